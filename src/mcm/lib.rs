@@ -6,7 +6,6 @@
 
 pub mod cli;
 mod process;
-mod rehearsal;
 
 pub use mcm_api as api;
 use mcm_simulated_cloud as simulated_cloud;

@@ -130,7 +130,6 @@ fn an_upward_import_is_found(#[case] text: &str) {
 
 #[rstest]
 #[case("cli", "process")]
-#[case("cli", "rehearsal")]
 fn floors_are_used_from_above_only(#[case] above: &str, #[case] below: &str) {
     let file = |room: &str| format!("mcm/{room}/mod.rs");
     let uses = |other: &str| format!("use crate::{other}::X;\npub struct X;\n");

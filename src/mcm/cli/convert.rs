@@ -8,18 +8,18 @@ use std::{
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-use super::{
-    answers::AnswerOptions,
-    objects::{self, ObjectsError},
-    table::table_for,
-};
 use {
     mcm_conversion as conversion,
     mcm_conversion::{
         ConversionLoss, ConversionOptions, ConversionRefusal, ConversionResult, InfrastructureChoice, TemplateQuestion,
     },
 };
+
+use super::{
+    answers::AnswerOptions,
+    objects::{self, ObjectsError},
+};
+use mcm_insight::table::table_for;
 
 /// Options of the command.
 #[derive(Args, Debug)]

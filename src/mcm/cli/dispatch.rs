@@ -14,7 +14,7 @@ use super::{
     completion, convert,
     crd::{self, RenderError},
     dashboard, demo,
-    error::{self, UsageError},
+    error::{self},
     events,
     exit::{CommandAnswer, NegativeAnswer},
     flags::LogOptions,
@@ -23,6 +23,7 @@ use super::{
     version, why,
 };
 use mcm_driver::tls::use_ring;
+use mcm_insight::error::UsageError;
 
 /// Executes a command line; the first argument is the program name. Returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The version of all documents.
-pub(super) const VERSION: &str = "cli.mcm/v1";
+use mcm_insight::plan::answer::DOCUMENT_VERSION;
 
 /// An answer with its kind.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -24,7 +23,7 @@ pub(super) struct JsonDocument<T> {
 
 impl<T: Serialize> JsonDocument<T> {
     pub(super) const fn new(kind: &'static str, at: Timestamp, content: T) -> Self {
-        Self { api_version: VERSION, kind, at, content }
+        Self { api_version: DOCUMENT_VERSION, kind, at, content }
     }
 
     /// For one document.

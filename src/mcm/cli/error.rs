@@ -11,8 +11,8 @@ use super::{
         FlagConflicts,
         value::{InvalidValue, InvalidValueKind},
     },
-    terminal::harmless,
 };
+use mcm_insight::{error::UsageError, terminal::harmless};
 use mcm_rules::plan::counted;
 use mcm_runtime::kubeconfig::StartError;
 
@@ -33,16 +33,6 @@ pub enum CommandRejection {
         /// Exit code of the process.
         code: u8,
     },
-}
-
-/// Arguments that are well-formed and make no sense together, found only when the command runs.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct UsageError {
-    /// The error.
-    pub message: String,
-    /// The hint.
-    pub hint: String,
 }
 
 /// One invocation, for texts that quote it.

@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
-use super::terminal::{LookOptions, TerminalLook};
+use super::terminal::LookOptions;
+use mcm_insight::terminal::TerminalLook;
 
 /// Text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

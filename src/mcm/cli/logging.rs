@@ -20,10 +20,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use super::{
-    flags::{LogFormat, LogOptions},
-    terminal::harmless,
-};
+use super::flags::{LogFormat, LogOptions};
+use mcm_insight::terminal::harmless;
 
 /// The environment variable whose filter overrides `--v`.
 const OVERRIDE: &str = "RUST_LOG";

@@ -28,7 +28,6 @@ mod reading;
 mod rollout;
 pub mod run;
 pub mod simulated_cloud;
-mod table;
 mod terminal;
 mod top;
 mod tree;

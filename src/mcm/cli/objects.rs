@@ -7,11 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
 use crate::api::decode::{self, YamlError, YamlLimits};
-use mcm_driver::SecretData;
 
 /// The most that a file may contain, in bytes: some ten thousand machines.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
@@ -53,12 +51,6 @@ pub enum ObjectsError {
         /// The document, from 1.
         number: usize,
     },
-}
-
-/// The data of a Secret in a file, which may be written in two ways.
-pub(super) fn data_of(secret: Secret) -> SecretData {
-    let text = secret.string_data.unwrap_or_default().into_iter().map(|(key, text)| (key, text.into_bytes()));
-    SecretData(secret.data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0)).chain(text).collect())
 }
 
 /// The objects of a file, of the YAML and JSON files in a folder, or of standard input for "-".

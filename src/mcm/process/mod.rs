@@ -14,7 +14,6 @@ mod drivers;
 mod fleet;
 mod host;
 mod options;
-mod read_only;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -37,16 +36,13 @@ use mcm_runtime::{
 
 pub(crate) use build_info::{VERSION, commit};
 pub(crate) use built_in::{DriverSources, drivers_of_build};
-#[cfg(test)]
 pub(crate) use cell::settings;
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
-pub(crate) use mcm_runtime::cell::UnreadKind;
 pub(crate) use options::{
     CellOptions, CellSource, DriverChoice, MetricsAddress, ProcessOptions, ProviderOptions, SimulatedPlace,
     TargetKubeconfigs,
 };
-pub(crate) use read_only::{ReadOnly, ReadOnlyClients, RoleLease};
 
 /// Runs the controllers until a signal arrives or a Lease is lost.
 ///

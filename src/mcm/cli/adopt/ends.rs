@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-use crate::cli::error::UsageError;
 use mcm_adopt::MigrationDirection;
 use mcm_conversion::types::MigrationSide;
+use mcm_insight::error::UsageError;
 
 /// Current and new owner of the machines. One of both suffices, except for machines of another provider.
 #[derive(Args, Clone, Debug)]

@@ -16,9 +16,11 @@ use crate::{
         machine::{Machine, MachineClass, MachineSet},
         node::Node,
     },
-    cli::{format::OutputFormat, table::table},
+    cli::format::OutputFormat,
 };
 use mcm_adopt::observe::MigrationEnvironment;
+use mcm_insight::table::table;
+
 pub use mcm_controllers::{
     machine,
     orphans::{ADOPTED_FOR, AdoptionOffer, ClassVms, NamespaceObjects, OfferStep, TargetNode, offers},

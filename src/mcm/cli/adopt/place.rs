@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::{
     api::labels,
-    cli::{answers::AnswerOptions, error::UsageError, flags::DriverOptions},
+    cli::{answers::AnswerOptions, flags::DriverOptions},
     process::{DriverSources, SimulatedPlace},
     simulated_cloud::{CloudApi, CloudSimulator, SimulatedCloudClient, SimulationSettings},
 };
@@ -19,6 +19,7 @@ use mcm_adopt::{
 use mcm_conversion::types::{MCMMigration, MigrationSide, names};
 use mcm_driver::DriverGuards;
 use mcm_driver_host::DriverCatalogue;
+use mcm_insight::error::UsageError;
 use mcm_runtime::kubeconfig::{
     self, ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
 };

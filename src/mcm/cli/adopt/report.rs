@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::cli::{format::OutputFormat, table::table};
+use crate::cli::format::OutputFormat;
 use mcm_adopt::{MigrationCheck, MigrationStage, OF_MACHINE, Plan, StayingPool, StepProgress};
+use mcm_insight::table::table;
 
 /// The most waits in a report.
 const MOST_WAITS: usize = 3;

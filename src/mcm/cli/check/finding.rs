@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::{exit::CommandExit, terminal::StatusMark};
+use crate::cli::exit::CommandExit;
+use mcm_insight::terminal::StatusMark;
+
 pub(super) use mcm_rules::plan::some_of;
 
 /// A result, from good to bad.

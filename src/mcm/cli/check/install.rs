@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::{CheckFinding, CheckLevel, count, some_of};
-use crate::cli::{
+use mcm_insight::{
     class::{ClassFinding, ClassFindingVerdict},
-    reading::story::{ManagerLease, UndecodableObject},
+    story::{ManagerLease, UndecodableObject},
     terminal::span,
 };
 use mcm_rules::plan::SubjectRef;

@@ -27,9 +27,9 @@ use super::{
     exit::CommandAnswer,
     flags::ReadFlags,
     format::OutputOptions,
-    reading::{self, ReadingOptions, story::ObjectVerdict},
+    reading::{self, ReadingOptions},
 };
-use crate::process::ReadOnlyClients;
+use mcm_insight::{read_only::ReadOnlyClients, reader, story::ObjectVerdict};
 use mcm_rules::plan::SubjectRef;
 
 /// Options of the command.
@@ -82,7 +82,7 @@ async fn installation(options: CheckOptions) -> Result<CommandAnswer> {
     let (stored, more) = stored_findings(&reach, &drivers).await?;
     findings.extend(more);
     findings.extend(permissions(&reach, &target, options.service_account.as_deref()).await);
-    let managers = reach.leaderships().await.map(|all| all.iter().map(reading::manager).collect());
+    let managers = reach.leaderships().await.map(|all| all.iter().map(reader::manager).collect());
     findings.extend(install::leases(&managers.map_err(|error| format!("{error:#}")), Timestamp::now()));
     findings.push(install::clocks(&control, &target));
     findings.extend(install::frozen(&stored.frozen(), &namespace));
@@ -122,7 +122,7 @@ async fn permissions(
 /// Objects that wait until a user acts.
 async fn blocked(reading: &ReadingOptions, reach: ReadOnlyClients) -> Result<Vec<SubjectRef>> {
     let cell = reading.cell(reach).await?;
-    let facts = reading::facts(&cell).await?;
+    let facts = reader::facts(&cell).await?;
     let answers = facts.all().into_iter().filter(|answer| answer.verdict == ObjectVerdict::Blocked);
     Ok(answers.map(|answer| answer.object).collect())
 }

@@ -1,11 +1,9 @@
 //! Judges owners and selectors of stored objects. Pure.
 
 use super::finding::{CheckFinding, some_of};
-use crate::{
-    api::machine::{Machine, MachineDeployment, MachineSet},
-    cli::reading::{ownerless::ownerless, story::ByName},
-};
+use crate::api::machine::{Machine, MachineDeployment, MachineSet};
 use mcm_controllers::machine_deployment::overlap;
+use mcm_insight::{ownerless::ownerless, story::ByName};
 
 /// Deployments whose selectors match each other's machines.
 pub(super) fn selectors(deployments: &ByName<MachineDeployment>) -> Option<CheckFinding> {

@@ -28,17 +28,18 @@ use super::{
         PermissionRule, RULES, ReviewAnswer, ReviewedIdentity, RuleCluster, RuleScope, SEE_OTHERS, SERVICE_ACCOUNT,
     },
 };
-use crate::{
-    api::{
-        crd::crds,
-        machine::{MachineClass, SecretRef},
-    },
-    cli::{class, objects, reading::story::ByName},
-    process::ReadOnlyClients,
+use crate::api::{
+    crd::crds,
+    machine::{MachineClass, SecretRef},
 };
 use mcm_controllers::machine_class;
 use mcm_driver::SecretData;
 use mcm_driver_host::DriverCatalogue;
+use mcm_insight::{
+    class::{findings, secret_data},
+    read_only::ReadOnlyClients,
+    story::ByName,
+};
 use mcm_runtime::{
     dated::DatedObject,
     kubeconfig::{API_VERSION, cause, wait_until_ready},
@@ -229,7 +230,7 @@ pub(super) async fn classes(
             let Some(SecretRef { name: secret, .. }) = reference else { continue };
             if !read.contains_key(secret) {
                 let found = read_object(&api, secret).await.map_err(|error| cause(&error));
-                read.insert(secret.clone(), found.map(|found| found.map(objects::data_of)));
+                read.insert(secret.clone(), found.map(|found| found.map(secret_data)));
             }
             match read.get(secret) {
                 Some(Ok(Some(found))) => {
@@ -250,7 +251,7 @@ pub(super) async fn classes(
             }
         }
         let data = data.map(|[other, credentials]| machine_class::login_data(other, credentials));
-        let lines = class::findings(drivers, class, data.as_ref()).await;
+        let lines = findings(drivers, class, data.as_ref()).await;
         let driver = drivers.get(class).map(drop).map_err(|error| error.to_string());
         classes.push(InstalledClass { name: name.clone(), provider: class.provider.clone(), driver, lines });
     }

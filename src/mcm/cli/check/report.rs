@@ -7,11 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::finding::{CheckFinding, CheckLevel, count, exit};
-use crate::cli::{
-    document::JsonDocument,
-    exit::CommandExit,
-    terminal::{TerminalLook, wrapped},
-};
+use crate::cli::{document::JsonDocument, exit::CommandExit};
+use mcm_insight::terminal::{TerminalLook, wrapped};
 
 /// Columns of a mark and the space behind it.
 const MARK: usize = 2;

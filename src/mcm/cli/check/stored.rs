@@ -7,12 +7,14 @@ use super::{
     install::{self, Kind},
     kinds, owners, read,
 };
-use crate::{
-    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    cli::reading::{self, DecodedList, family::is_set_frozen, story::UndecodableObject},
-    process::ReadOnlyClients,
-};
+use crate::api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
 use mcm_driver_host::DriverCatalogue;
+use mcm_insight::{
+    family::is_set_frozen,
+    read_only::ReadOnlyClients,
+    reader::{self, DecodedList},
+    story::UndecodableObject,
+};
 
 /// Kinds, stored objects and classes: what both checks read.
 pub(super) struct StoredLists {
@@ -26,10 +28,10 @@ impl StoredLists {
     async fn read(reach: &ReadOnlyClients) -> Self {
         let (control, namespace) = (&reach.control, reach.namespace.as_str());
         let (machines, sets, deployments, classes) = tokio::join!(
-            reading::list(control, namespace),
-            reading::list(control, namespace),
-            reading::list(control, namespace),
-            reading::list(control, namespace)
+            reader::list(control, namespace),
+            reader::list(control, namespace),
+            reader::list(control, namespace),
+            reader::list(control, namespace)
         );
         Self { machines, sets, deployments, classes }
     }

@@ -2,7 +2,8 @@ use super::{
     finding::{CheckFinding, exit},
     report,
 };
-use crate::cli::{exit::CommandExit, terminal::TerminalLook};
+use crate::cli::exit::CommandExit;
+use mcm_insight::terminal::TerminalLook;
 
 fn findings() -> Vec<CheckFinding> {
     vec![

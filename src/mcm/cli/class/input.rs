@@ -6,16 +6,14 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{
-    error::NotChecked,
-    report::{ClassFinding, ClassFindingVerdict},
-};
+use super::error::NotChecked;
 use crate::{
     api::machine::{API_VERSION, MachineClass, SecretRef},
     cli::objects,
 };
 use mcm_controllers::machine_class;
 use mcm_driver::SecretData;
+use mcm_insight::class::{ClassFinding, ClassFindingVerdict, secret_data};
 
 /// Objects without a namespace are taken to be in this one.
 const NAMESPACE: &str = "default";
@@ -40,7 +38,7 @@ impl ClassFiles {
                     let secret: Secret = typed(object)?;
                     let name = secret.metadata.name.clone().unwrap_or_default();
                     let namespace = secret.metadata.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
-                    input.secrets.insert((namespace, name), objects::data_of(secret));
+                    input.secrets.insert((namespace, name), secret_data(secret));
                 }
                 _ => {}
             }

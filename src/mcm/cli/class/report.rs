@@ -4,48 +4,12 @@ use serde_json::{Value, json};
 
 use crate::{
     api::machine::MachineClass,
-    cli::{exit::NegativeAnswer, format::OutputFormat, table::table},
+    cli::{exit::NegativeAnswer, format::OutputFormat},
 };
-
-/// A finding about a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct ClassFinding {
-    pub verdict: ClassFindingVerdict,
-    pub path: String,
-    pub text: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli) enum ClassFindingVerdict {
-    /// No VM can be created.
-    Error,
-    /// It could not be checked.
-    Unknown,
-    /// It is harmless, and perhaps not what was meant.
-    Warning,
-    /// Gardener's driver does something else.
-    Difference,
-    /// The cloud has it.
-    Good,
-}
-
-impl ClassFindingVerdict {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Unknown => "unknown",
-            Self::Warning => "warning",
-            Self::Difference => "differs",
-            Self::Good => "ok",
-        }
-    }
-}
-
-impl ClassFinding {
-    pub(in crate::cli) fn new(verdict: ClassFindingVerdict, path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { verdict, path: path.into(), text: text.into() }
-    }
-}
+use mcm_insight::{
+    class::{ClassFinding, ClassFindingVerdict},
+    table::table,
+};
 
 /// A class and what is said of it.
 pub(super) struct CheckedClass {

@@ -12,15 +12,12 @@ use tokio::time::timeout;
 use super::words::NameQuery;
 use crate::{
     api::machine::{GROUP, VERSION},
-    cli::{
-        flags::TargetKubeconfig,
-        reading::{
-            cluster_api::object::Kind as ClusterApiKind,
-            story::{CONTROLLERS, kind_of},
-        },
-        run,
-    },
-    process::ReadOnlyClients,
+    cli::flags::TargetKubeconfig,
+};
+use mcm_insight::{
+    cluster_api::object::Kind as ClusterApiKind,
+    read_only::ReadOnlyClients,
+    story::{CONTROLLERS, kind_of},
 };
 
 /// A user waits for it.
@@ -40,10 +37,7 @@ pub(super) async fn find(sought: &NameQuery, place: CompletionScope) -> Vec<Stri
 }
 
 async fn list(sought: &NameQuery, place: CompletionScope) -> Option<Vec<String>> {
-    let reach =
-        ReadOnlyClients::load(&run::reading_options(place.kubeconfig.into(), TargetKubeconfig::None), place.namespace)
-            .await
-            .ok()?;
+    let reach = ReadOnlyClients::load(&place.kubeconfig.into(), &TargetKubeconfig::None, place.namespace).await.ok()?;
     match sought {
         NameQuery::Namespaces => {
             let api: Api<Namespace> = Api::all(reach.control);

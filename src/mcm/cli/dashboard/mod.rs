@@ -28,10 +28,10 @@ use tokio::{net::TcpListener, sync::Mutex, time::Instant};
 use self::{door::DashboardAddress, view::DashboardView};
 use super::{
     events::{self, EventLine},
-    reading::{self, ReadingOptions, story::NamespaceFacts},
+    reading::ReadingOptions,
     why,
 };
-use crate::process::ReadOnly;
+use mcm_insight::{read_only::ReadOnly, reader, story::NamespaceFacts};
 use mcm_runtime::{http, shutdown};
 
 /// Age up to which a reading is shown again, so that several pages cost as much as one.
@@ -90,8 +90,8 @@ impl DashboardApp {
             return Ok(Arc::clone(reading));
         }
         let reading = async {
-            let facts = reading::facts(&self.cell).await?;
-            let mut notes = reading::notes(&self.cell, &facts);
+            let facts = reader::facts(&self.cell).await?;
+            let mut notes = reader::notes(&self.cell, &facts);
             let events = match events::lines(&self.cell, &facts, None).await {
                 Ok((events, more)) => {
                     notes.extend(more);
@@ -168,7 +168,7 @@ async fn api_why(State(app): State<Arc<DashboardApp>>, Query(chosen): Query<Page
     let answers = match &chosen.object {
         None => reading.facts.all(),
         Some(wanted) => {
-            let found = reading::find(&reading.facts, wanted).map_err(|error| PageError::Unknown(error.to_string()))?;
+            let found = reader::find(&reading.facts, wanted).map_err(|error| PageError::Unknown(error.to_string()))?;
             vec![reading.facts.answer(&found)]
         }
     };

@@ -8,9 +8,9 @@ use super::{
     html::{HtmlText, InQuery},
     view::{ChosenDeployment, DashboardRow, DashboardView, MachineBar},
 };
-use crate::cli::{
-    events::EventLine,
-    reading::story::{ObjectAnswer, ObjectVerdict},
+use crate::cli::events::EventLine;
+use mcm_insight::{
+    story::{ObjectAnswer, ObjectVerdict},
     terminal::ago,
 };
 use mcm_rules::plan::guide::RemedyDanger;

@@ -2,13 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::{
-    api::machine::MachineDeployment,
-    cli::{
-        events::EventLine,
-        reading::story::{DEPLOYMENT, ManagerLease, NamespaceFacts, ObjectAnswer, ObjectVerdict},
-    },
-};
+use crate::{api::machine::MachineDeployment, cli::events::EventLine};
+use mcm_insight::story::{DEPLOYMENT, ManagerLease, NamespaceFacts, ObjectAnswer, ObjectVerdict};
 
 /// Events that are shown.
 const MOST_SHOWN: usize = 30;

@@ -13,6 +13,7 @@ use crate::{
 };
 use mcm_driver::{SecretData, conformance::ConformanceSubject};
 use mcm_driver_host::remote::RemoteDriver;
+use mcm_insight::class::secret_data;
 
 /// The annotation of a PersistentVolume with the ID that the driver must return.
 const VOLUME_ID: &str = "volume-id";
@@ -104,7 +105,7 @@ fn secret_of(path: &Path, is_required: bool) -> Result<SecretData> {
     }
     let mut all = SecretData::default();
     for secret in secrets {
-        all.0.extend(objects::data_of(secret).0);
+        all.0.extend(secret_data(secret).0);
     }
     Ok(all)
 }

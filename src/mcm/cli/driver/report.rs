@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::cli::{exit::NegativeAnswer, format::OutputFormat, table::table};
+use crate::cli::{exit::NegativeAnswer, format::OutputFormat};
 use mcm_driver::conformance::{self, CheckResult, ConformanceOutcome};
 use mcm_driver_host::remote::DriverEndpoint;
+use mcm_insight::table::table;
 
 /// The report of a test.
 #[derive(Debug)]

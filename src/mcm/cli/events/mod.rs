@@ -15,11 +15,12 @@ use super::{
     exit::{CommandAnswer, CommandExit},
     flags::value,
     format::{OutputFormat, OutputOptions},
-    reading::{self, ReadingOptions, story::NamespaceFacts},
+    reading::ReadingOptions,
     terminal::print,
 };
-use crate::process::ReadOnly;
+use mcm_insight::{read_only::ReadOnly, reader, story::NamespaceFacts};
 use mcm_rules::plan::SubjectRef;
+
 pub(super) use timeline::{EventLine, text};
 
 /// Time between two looks at the events.
@@ -52,8 +53,8 @@ pub struct EventsOptions {
 /// The control cluster cannot be read, or has no such object.
 pub async fn run(options: EventsOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
-    let facts = reading::facts(&cell).await?;
-    let object = options.object.as_deref().map(|wanted| reading::find(&facts, wanted)).transpose()?;
+    let facts = reader::facts(&cell).await?;
+    let object = options.object.as_deref().map(|wanted| reader::find(&facts, wanted)).transpose()?;
     let (mut lines, notes) = lines(&cell, &facts, object.as_ref()).await?;
     if let Some(since) = options.since.and_then(|since| SignedDuration::try_from(since).ok()) {
         lines.retain(|line| facts.now.duration_since(line.last) <= since);
@@ -82,7 +83,7 @@ pub async fn run(options: EventsOptions) -> Result<CommandAnswer> {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let facts = reading::cached(&cell, Vec::new());
+        let facts = reader::cached(&cell, Vec::new());
         let (mut more, _) = self::lines(&cell, &facts, object.as_ref()).await?;
         more.retain(|line| shown.insert(line.occurrence()));
         if !print(&render(&more))? {
@@ -99,11 +100,11 @@ pub(super) async fn lines(
 ) -> Result<(Vec<EventLine>, Vec<String>)> {
     let family = timeline::EventSubjects::for_object(facts, object);
     let events: Api<Event> = Api::namespaced(cell.control.clone(), &cell.namespace);
-    let mut events = reading::pages(&events, ListParams::default()).await?;
+    let mut events = reader::pages(&events, ListParams::default()).await?;
     let mut notes = Vec::new();
     if let Some(target) = &cell.target {
         let of_nodes: Api<Event> = Api::namespaced(target.clone(), OF_NODES);
-        match reading::pages(&of_nodes, ListParams::default().fields("involvedObject.kind=Node")).await {
+        match reader::pages(&of_nodes, ListParams::default().fields("involvedObject.kind=Node")).await {
             Ok(of_nodes) => events.extend(of_nodes),
             Err(error) => notes.push(format!("events of Nodes could not be read: {error:#}")),
         }

@@ -10,12 +10,10 @@ use k8s_openapi::api::core::v1::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::{
-    reading::{
-        family::TemplateChange,
-        story::{CLASS, DEPLOYMENT, MACHINE, NODE, NamespaceFacts, SET},
-    },
-    rollout::history::revisions,
+use crate::cli::rollout::history::revisions;
+use mcm_insight::{
+    family::TemplateChange,
+    story::{CLASS, DEPLOYMENT, MACHINE, NODE, NamespaceFacts, SET},
     terminal::{StatusMark, TerminalLook, cut},
 };
 use mcm_rules::plan::SubjectRef;

@@ -1,17 +1,7 @@
 //! `mcm plan`: says what a change would do to machines, before it is made.
 
-mod answer;
-pub(super) mod change;
-mod everything;
-mod fields;
-mod fold;
-mod live;
-mod obstacles;
-mod outcome;
-mod planner;
+mod namespaces;
 mod policy;
-mod rehearse;
-mod report;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -21,29 +11,28 @@ use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(super) use self::answer::Plan;
-use self::{
-    answer::{Action, ObjectPlan, PlanVerdict},
-    change::{ChangeContent, PlannedChange},
-    everything::ClusterNamespaces,
-    fields::to_value,
-    planner::plan_of,
-};
 use super::{
-    error::UsageError,
     exit::{CommandAnswer, CommandExit},
     format::{OutputFormat, OutputOptions},
     objects::{self, FolderDepth},
-    reading::{
-        self, ReadingOptions,
-        family::DeploymentFamily,
-        story::{CLASS, DEPLOYMENT, NamespaceFacts},
-    },
-    terminal::TerminalLook,
+    reading::ReadingOptions,
 };
-use crate::{
-    api::labels,
-    process::{ReadOnly, ReadOnlyClients},
+use crate::api::labels;
+pub(super) use mcm_insight::plan::answer::Plan;
+use mcm_insight::{
+    error::UsageError,
+    family::DeploymentFamily,
+    plan::{
+        answer::{Action, ObjectPlan, PlanVerdict},
+        change::{ChangeContent, PlannedChange, kind_of},
+        everything::{changes as changes_of_everything, joined},
+        fields::{assignment, join, to_value},
+        planner::plan_of,
+    },
+    read_only::{ReadOnly, ReadOnlyClients},
+    reader,
+    story::{CLASS, DEPLOYMENT, NamespaceFacts},
+    terminal::TerminalLook,
 };
 use mcm_rules::plan::shell::word;
 
@@ -182,10 +171,10 @@ async fn in_all(options: &PlanOptions) -> Result<Plan> {
     let now = Timestamp::now();
     let reach = options.reading.reach().await?;
     reach.check().await?;
-    let ClusterNamespaces { used, refused } = everything::namespaces(&reach).await?;
+    let namespaces::ClusterNamespaces { used, refused } = namespaces::namespaces(&reach).await?;
     let plans = used.into_iter().map(|namespace| of_namespace(options, reach.within(&namespace)));
-    let plans = stream::iter(plans).buffered(everything::AT_A_TIME).try_collect().await?;
-    Ok(everything::joined(now, plans, &refused))
+    let plans = stream::iter(plans).buffered(namespaces::AT_A_TIME).try_collect().await?;
+    Ok(joined(now, plans, &refused))
 }
 
 async fn of_namespace(options: &PlanOptions, reach: ReadOnlyClients) -> Result<(String, Plan)> {
@@ -195,7 +184,7 @@ async fn of_namespace(options: &PlanOptions, reach: ReadOnlyClients) -> Result<(
 
 /// The plan for everything in a namespace. Settled objects are counted.
 async fn of_everything(options: &PlanOptions, cell: ReadOnly) -> Result<Plan> {
-    let plan = of_changes(options, cell, BTreeSet::new(), |facts| Ok(everything::changes(facts))).await?;
+    let plan = of_changes(options, cell, BTreeSet::new(), |facts| Ok(changes_of_everything(facts))).await?;
     Ok(plan.without_settled())
 }
 
@@ -206,10 +195,10 @@ async fn of_changes(
     new_secrets: BTreeSet<String>,
     changes: impl FnOnce(&NamespaceFacts) -> Result<(Vec<PlannedChange>, Vec<String>)>,
 ) -> Result<Plan> {
-    let facts = reading::unplanned(&cell).await?;
+    let facts = reader::unplanned(&cell).await?;
     let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
     let (changes, mut notes) = changes(&facts)?;
-    notes.extend(reading::notes(&cell, &facts));
+    notes.extend(reader::notes(&cell, &facts));
     let mut plan = plan_of(&cell, &facts, &changes, new_secrets, options.live).await?;
     plan.notes.splice(0..0, notes);
     plan.flags = Some(flags);
@@ -218,11 +207,11 @@ async fn of_changes(
 
 /// The plan as text.
 pub(super) fn report(look: TerminalLook, plan: &Plan, steps: RoundDetail) -> String {
-    report::plan(look, plan, steps == RoundDetail::All)
+    mcm_insight::plan::report::plan(look, plan, steps == RoundDetail::All)
 }
 
 fn change_of(options: &PlanOptions, facts: &NamespaceFacts, wanted: &str) -> Result<PlannedChange> {
-    let object = reading::find(facts, wanted)?;
+    let object = reader::find(facts, wanted)?;
     let kind = match object.kind.as_str() {
         DEPLOYMENT => DEPLOYMENT,
         CLASS => CLASS,
@@ -245,7 +234,7 @@ fn change_of(options: &PlanOptions, facts: &NamespaceFacts, wanted: &str) -> Res
     }
     patches.extend(options.replicas.map(|replicas| json!({ "spec": { "replicas": replicas } })));
     for text in &options.set {
-        let patch = fields::assignment(text).map_err(misuse)?;
+        let patch = assignment(text).map_err(misuse)?;
         let is_whole = kind == CLASS || patch.get("spec").is_some() || patch.get("metadata").is_some();
         patches.push(if is_whole { patch } else { json!({ "spec": patch }) });
     }
@@ -254,7 +243,7 @@ fn change_of(options: &PlanOptions, facts: &NamespaceFacts, wanted: &str) -> Res
     } else {
         // Merging keeps the nulls of a merge patch, which remove fields.
         ChangeContent::Patch(patches.into_iter().fold(json!({}), |mut all, one| {
-            fields::join(&mut all, one);
+            join(&mut all, one);
             all
         }))
     };
@@ -285,7 +274,7 @@ pub(super) fn to_revision(facts: &NamespaceFacts, name: &str, revision: i64) -> 
 
 /// The namespace that all objects of files which are planned name; `None` if one of them names another, or none.
 fn namespace_of(files: &[Value]) -> Option<String> {
-    let planned = files.iter().filter(|object| change::kind_of(object).is_some());
+    let planned = files.iter().filter(|object| kind_of(object).is_some());
     let mut namespaces = planned.map(|object| object["metadata"]["namespace"].as_str());
     let first = namespaces.next()??;
     namespaces.all(|other| other == Some(first)).then(|| first.to_owned())
@@ -296,7 +285,7 @@ fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<PlannedChan
     for object in files {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let own = object["metadata"]["namespace"].as_str().unwrap_or(namespace);
-        match change::kind_of(object) {
+        match kind_of(object) {
             Some(kind) if own == namespace => {
                 changes.push(PlannedChange { kind, name, wish: ChangeContent::File(object.clone()) })
             }

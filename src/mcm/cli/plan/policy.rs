@@ -5,15 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::{
-    cli::{
-        error::UsageError,
-        objects,
-        reading::{memory, story::ManagerLease},
-        run,
-    },
-    process::ReadOnly,
-};
+use crate::cli::{objects, run};
+use mcm_insight::{error::UsageError, memory, read_only::ReadOnly, story::ManagerLease};
 
 /// Flags by name.
 type ManagerFlags = BTreeMap<String, String>;

@@ -5,28 +5,31 @@ pub use std::{
 
 use rstest::rstest;
 
-use super::{
-    answer::{FieldEffect, PlanSummary},
-    outcome::PlannedDeployment,
-    *,
-};
+use super::*;
 use crate::{
     api::machine::MachineDeployment,
     cli::{
         flags::{ControlKubeconfig, TargetKubeconfig},
         run::reading_options,
     },
-    process::UnreadKind,
+};
+use mcm_driver_host::DriverCatalogue;
+use mcm_fake_api::{
+    ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
+};
+use mcm_insight::{
+    plan::{
+        answer::{FieldEffect, MachinePlan, PlanSummary, SettledCounts},
+        outcome::PlannedDeployment,
+    },
+    reader,
     rehearsal::{
         cloud::RehearsalTiming,
         play::{DeploymentWrite, RehearsalSetup, SeedObject, play},
         record::RehearsalEnding,
     },
 };
-use mcm_driver_host::DriverCatalogue;
-use mcm_fake_api::{
-    ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
-};
+use mcm_runtime::cell::UnreadKind;
 
 const NAMESPACE: &str = "demo";
 
@@ -77,6 +80,7 @@ impl Plane {
     async fn with(deployment: &Value, change: impl FnOnce(&mut Vec<SeedObject>)) -> Self {
         let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
         let settings = crate::process::settings(&process, true, DriverCatalogue::default());
+        let manager = settings.clone();
         let secret = json!({ "metadata": { "name": "pool", "namespace": NAMESPACE }, "data": { "userData": "eA==" } });
         let mut seeds: Vec<SeedObject> =
             vec![(&CLASSES, class("small")), (&CLASSES, class("large")), (&SECRETS, secret)];
@@ -131,12 +135,12 @@ impl Plane {
             target: Some((client, uri)),
             namespace: NAMESPACE.to_owned(),
         };
-        let cell = ReadOnly::from_clients(&process, reach, DriverCatalogue::default()).await;
+        let cell = ReadOnly::from_clients(reach, manager).await;
         Self { server, cell }
     }
 
     async fn plan(&self, changes: &[PlannedChange]) -> Plan {
-        let facts = reading::unplanned(&self.cell).await.unwrap();
+        let facts = reader::unplanned(&self.cell).await.unwrap();
         let mut plan = plan_of(&self.cell, &facts, changes, BTreeSet::new(), false).await.unwrap();
         plan.at = "2026-11-26T10:04:53Z".to_owned();
         plan
@@ -254,10 +258,10 @@ fn add_lone_set(seeds: &mut Vec<SeedObject>) {
 #[tokio::test]
 async fn without_a_named_object_sets_without_a_deployment_are_planned_and_settled_deployments_are_counted() {
     let plane = Plane::with(&deployment(2), add_lone_set).await;
-    let facts = reading::unplanned(&plane.cell).await.unwrap();
-    let plan = plane.plan(&everything::changes(&facts).0).await.without_settled();
+    let facts = reader::unplanned(&plane.cell).await.unwrap();
+    let plan = plane.plan(&changes_of_everything(&facts).0).await.without_settled();
     insta::assert_snapshot!("everything", text(&plan));
-    assert_eq!(plan.settled, Some(answer::SettledCounts { deployments: 1, sets: 0 }));
+    assert_eq!(plan.settled, Some(SettledCounts { deployments: 1, sets: 0 }));
     assert_eq!((plan.objects.len(), plan.objects[0].verdict), (1, PlanVerdict::Scales), "{plan:?}");
     assert!(plan.objects[0].settles && plan.objects[0].bounds.is_none(), "{plan:?}");
 }
@@ -307,7 +311,7 @@ async fn the_effect_of_each_field_is_that_of_the_comparison_of_templates() {
     let mut values = Vec::new();
     leaves(&mut values, "", crd.pointer(schema).unwrap());
     assert!(values.len() > 20, "{values:?}");
-    let (mut told, facts) = (String::new(), reading::facts(&plane.cell).await.unwrap());
+    let (mut told, facts) = (String::new(), reader::facts(&plane.cell).await.unwrap());
     let live = &facts.deployments["pool"];
     for (pointer, value) in values {
         let template =
@@ -692,7 +696,7 @@ async fn a_secret_that_a_new_class_names_has_to_exist_or_come_with_it() {
     let mut fresh = class("fresh");
     fresh["secretRef"]["name"] = json!("fresh");
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "fresh" } });
-    let facts = reading::unplanned(&plane.cell).await.unwrap();
+    let facts = reader::unplanned(&plane.cell).await.unwrap();
     for (files, is_blocked) in [(vec![fresh.clone()], true), (vec![secret, fresh], false)] {
         let (changes, _) = changes_of_files(&files, NAMESPACE).unwrap();
         let secrets = secrets_of_files(&files, NAMESPACE);
@@ -750,7 +754,7 @@ async fn a_file_without_replicas_deletes_no_machine(#[case] replicas: Option<i32
 #[test]
 fn an_effect_on_one_object_is_refused_whatever_happens_to_others() {
     let object = |verdict, create, delete, actions: &[Action]| {
-        let machine = |action: &Action| answer::MachinePlan { name: "m".to_owned(), action: *action, step: Some(1) };
+        let machine = |action: &Action| MachinePlan { name: "m".to_owned(), action: *action, step: Some(1) };
         let summary = PlanSummary { create, delete, ..PlanSummary::default() };
         let machines = actions.iter().map(machine).collect();
         ObjectPlan { summary, machines, ..ObjectPlan::without_effect(DEPLOYMENT, NAMESPACE, "pool", verdict) }
@@ -770,12 +774,12 @@ async fn a_change_without_a_rollout_is_played_with_few_machines_and_keeps_all() 
     let plane = Plane::of(&deployment(36)).await;
     let plan = plane.patched(of_template(&json!({ "drainTimeout": "2m" }))).await.objects.remove(0);
     assert_eq!((plan.summary.propagate, plan.machines.len(), plan.remarks.len()), (36, 36, 1), "{plan:?}");
-    assert!(plan.machines.iter().all(|machine| machine.action == answer::Action::Keep), "{plan:?}");
+    assert!(plan.machines.iter().all(|machine| machine.action == Action::Keep), "{plan:?}");
 }
 
 #[test]
 fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
-    use crate::rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEntry};
+    use mcm_insight::rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEntry};
 
     let deployment: MachineDeployment = serde_json::from_value(deployment(5)).unwrap();
     let create = RehearsalEntry {
@@ -808,17 +812,4 @@ fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
 #[test]
 fn the_schema_is_published() {
     crate::cli::document::tests::published::<Plan>("plan");
-}
-
-#[test]
-fn remedies_of_waits_are_for_the_object_that_waits() {
-    use crate::rehearsal::record::RehearsalWait;
-    use mcm_rules::plan::{Wait, WaitKind};
-
-    let wait = Wait { kind: WaitKind::ScaleUpBlocked, text: "the set to be unfrozen".to_owned(), until: None };
-    let told = |kind: &'static str, name: &str| RehearsalWait { kind, name: name.to_owned(), wait: wait.clone() };
-    let found = obstacles::of_waits(&[told("MachineSet", "pool-1")], NAMESPACE);
-    let commands: Vec<&str> = found[0].remedies.iter().map(|remedy| remedy.command.as_str()).collect();
-    assert_eq!(commands[0], "kubectl get machineset pool-1 -n demo -o yaml");
-    assert_eq!(obstacles::of_waits(&[told("Machine", "pool-1-a")], NAMESPACE)[0].remedies, []);
 }

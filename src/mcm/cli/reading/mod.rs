@@ -1,47 +1,25 @@
 //! Commands that only read: the objects of one namespace and the plans that the controllers would make for them. Nothing is
 //! written, and no manager is needed, so they work on control planes of the Go programs.
 
-mod cause;
-pub(super) mod cluster_api;
-pub(super) mod family;
-mod known;
-mod manager;
-pub(super) mod memory;
-pub(super) mod ownerless;
-pub(super) mod progress;
-pub(super) mod story;
-#[cfg(test)]
-pub(super) mod testing;
 pub(super) mod watch;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
-use serde::de::DeserializeOwned;
 
-use self::story::{ByName, CONTROLLERS, DEPLOYMENT, ManagerLease, NamespaceFacts, UndecodableObject};
 use super::{
-    error::UsageError,
     flags::{ControlKubeconfig, TargetKubeconfig},
     run,
 };
 use crate::{
-    api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    process::{DriverSources, ProcessOptions, ReadOnly, ReadOnlyClients, RoleLease, UnreadKind},
+    process::{DriverSources, settings},
     simulated_cloud::{CloudApi, CloudSimulator, SimulationSettings},
 };
-use mcm_controllers::object::owner::controller_of;
+use mcm_controllers::Settings;
 use mcm_driver::DriverGuards;
 use mcm_driver_host::DriverCatalogue;
-use mcm_rules::plan::SubjectRef;
-use mcm_runtime::{guard::GuardedObject, kind_cache::CachedKind, refusal::forbidden};
-
-/// Duration of a Lease that says none.
-const LEASE: i32 = 15;
+use mcm_insight::read_only::{ReadOnly, ReadOnlyClients};
 
 /// The clusters and the namespace that a command reads.
 #[derive(Args, Clone, Debug)]
@@ -65,7 +43,9 @@ impl ReadingOptions {
     /// # Errors
     /// The control cluster cannot be reached.
     pub(super) async fn open(&self) -> Result<ReadOnly> {
-        ReadOnly::open(&self.process(), self.namespace.clone(), drivers()?).await
+        let reach = self.reach().await?;
+        reach.check().await?;
+        self.cell(reach).await
     }
 
     /// Clients that only read. Nothing is asked.
@@ -73,7 +53,7 @@ impl ReadingOptions {
     /// # Errors
     /// A kubeconfig cannot be used.
     pub(super) async fn reach(&self) -> Result<ReadOnlyClients> {
-        ReadOnlyClients::load(&self.process(), self.namespace.clone()).await
+        ReadOnlyClients::load(&self.control(), &self.target(), self.namespace.clone()).await
     }
 
     /// Reads the caches through clients of [`Self::reach`].
@@ -81,11 +61,12 @@ impl ReadingOptions {
     /// # Errors
     /// A driver of this build cannot be opened.
     pub(super) async fn cell(&self, reach: ReadOnlyClients) -> Result<ReadOnly> {
-        Ok(ReadOnly::from_clients(&self.process(), reach, drivers()?).await)
+        Ok(ReadOnly::from_clients(reach, self.settings()?).await)
     }
 
-    fn process(&self) -> ProcessOptions {
-        run::reading_options(self.control(), self.target())
+    /// The settings of a manager without flags.
+    fn settings(&self) -> Result<Settings> {
+        Ok(settings(&run::reading_options(self.control(), self.target()), false, drivers()?))
     }
 
     fn control(&self) -> ControlKubeconfig {
@@ -112,297 +93,4 @@ pub(super) fn drivers() -> Result<DriverCatalogue> {
         remote: &[],
     };
     Ok(sources.open(None, &DriverGuards::unobserved())?)
-}
-
-/// Objects of a page of a list.
-const PAGE: u32 = 500;
-
-/// The objects of a kind, and those that cannot be decoded.
-pub(super) struct DecodedList<K> {
-    pub objects: ByName<K>,
-    pub unreadable: Vec<UndecodableObject>,
-}
-
-/// Lists the objects of a kind.
-///
-/// # Errors
-/// The API server refuses the list, or cannot be reached.
-pub(super) async fn list<K>(control: &Client, namespace: &str) -> Result<DecodedList<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let api: Api<GuardedObject<K>> = Api::namespaced(control.clone(), namespace);
-    let (mut objects, mut unreadable) = (BTreeMap::new(), Vec::new());
-    for object in pages(&api, ListParams::default()).await? {
-        let name = object.name_any();
-        match object {
-            GuardedObject::Readable(object) => drop(objects.insert(name, object)),
-            GuardedObject::Unreadable { metadata, error } => {
-                let owner = controller_of(&metadata).map(|owner| owner.name.clone());
-                unreadable.push(UndecodableObject { kind: K::kind(&()).into_owned(), name, owner, error });
-            }
-        }
-    }
-    Ok(DecodedList { objects, unreadable })
-}
-
-/// All objects of a list, page by page: a part of a list is no answer.
-///
-/// # Errors
-/// The API server refuses the list, or cannot be reached.
-pub(super) async fn pages<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    all_pages(api, params).await.with_context(|| format!("list {}", K::plural(&())))
-}
-
-async fn all_pages<K: Clone + DeserializeOwned + std::fmt::Debug>(
-    api: &Api<K>,
-    params: ListParams,
-) -> kube::Result<Vec<K>> {
-    let (mut found, mut params) = (Vec::new(), params.limit(PAGE));
-    loop {
-        let page = api.list(&params).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
-}
-
-/// Whether the user may not read what was read.
-pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
-    error.downcast_ref().and_then(forbidden).is_some()
-}
-
-/// The objects of a kind; none if the user may not list them, which [`ReadOnly::unread`] shows.
-async fn permitted<K>(cell: &ReadOnly) -> Result<DecodedList<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    match list(&cell.control, &cell.namespace).await {
-        Err(error) if is_forbidden(&error) => Ok(DecodedList { objects: BTreeMap::new(), unreadable: Vec::new() }),
-        listed => listed,
-    }
-}
-
-/// Reads the objects of the namespace, and plans each.
-///
-/// # Errors
-/// A kind cannot be listed.
-pub(super) async fn facts(cell: &ReadOnly) -> Result<NamespaceFacts> {
-    Ok(planned(cell, unplanned(cell).await?))
-}
-
-/// Reads the objects of the namespace, without plans for them.
-///
-/// # Errors
-/// A kind cannot be listed.
-pub(super) async fn unplanned(cell: &ReadOnly) -> Result<NamespaceFacts> {
-    let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
-    let facts = listed(&cell.namespace, cell.clock.now(), lists);
-    Ok(NamespaceFacts { unread: unread(cell), managers: managers(cell).await, ..facts })
-}
-
-/// Reads the objects of a namespace, without plans for them.
-///
-/// # Errors
-/// A kind cannot be listed.
-pub(super) async fn objects(control: &Client, namespace: &str, now: Timestamp) -> Result<NamespaceFacts> {
-    let lists = tokio::try_join!(
-        list(control, namespace),
-        list(control, namespace),
-        list(control, namespace),
-        list(control, namespace)
-    )?;
-    Ok(listed(namespace, now, lists))
-}
-
-type KindLists =
-    (DecodedList<MachineDeployment>, DecodedList<MachineSet>, DecodedList<Machine>, DecodedList<MachineClass>);
-
-fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes): KindLists) -> NamespaceFacts {
-    NamespaceFacts {
-        now,
-        namespace: namespace.to_owned(),
-        unreadable: [deployments.unreadable, sets.unreadable, machines.unreadable, classes.unreadable].concat(),
-        deployments: deployments.objects,
-        sets: sets.objects,
-        machines: machines.objects,
-        classes: classes.objects,
-        previews: BTreeMap::new(),
-        unread: Vec::new(),
-        memory: memory::Memory::default(),
-        managers: Vec::new(),
-    }
-}
-
-fn unread(cell: &ReadOnly) -> Vec<String> {
-    cell.unread.iter().map(|unread| unread.kind.clone()).collect()
-}
-
-/// The managers, as their Leases show them; none if these cannot be read.
-pub(super) async fn managers(cell: &ReadOnly) -> Vec<ManagerLease> {
-    cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default()
-}
-
-/// The same facts from the caches, which are up to date, without a request.
-pub(super) fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
-    let facts = NamespaceFacts {
-        now: cell.clock.now(),
-        namespace: cell.namespace.clone(),
-        deployments: by_name(cell),
-        sets: by_name(cell),
-        machines: by_name(cell),
-        classes: by_name(cell),
-        unreadable: Vec::new(),
-        previews: BTreeMap::new(),
-        unread: unread(cell),
-        memory: memory::Memory::default(),
-        managers,
-    };
-    planned(cell, facts)
-}
-
-fn by_name<K: CachedKind>(cell: &ReadOnly) -> ByName<K> {
-    cell.cached::<K>().into_iter().map(|object| (object.name_any(), Arc::unwrap_or_clone(object))).collect()
-}
-
-fn planned(cell: &ReadOnly, mut facts: NamespaceFacts) -> NamespaceFacts {
-    for (kind, controller) in CONTROLLERS {
-        let preview = |name: &String| Some((name.clone(), cell.preview(controller, name)?));
-        let previews = facts.names(kind).filter_map(preview).collect();
-        facts.previews.insert(kind, previews);
-    }
-    facts
-}
-
-/// The manager of a Lease.
-pub(super) fn manager(leadership: &RoleLease) -> ManagerLease {
-    let spec = leadership.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
-    ManagerLease {
-        lease: leadership.role.lease.to_owned(),
-        role: leadership.role.name.to_owned(),
-        holder: spec.holder_identity.unwrap_or_default(),
-        renewed: spec.renew_time.map(|time| time.0),
-        lasts: SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or(LEASE))),
-        exists: leadership.lease.is_some(),
-    }
-}
-
-/// Facts that the answer could not take into account.
-pub(super) fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !cell.unread.is_empty() {
-        let unread: Vec<String> = cell.unread.iter().map(unread_text).collect();
-        notes.push(format!("not read, so unknown: {}", unread.join(", ")));
-    }
-    if facts.managers.is_empty() {
-        notes.push("the Leases of the managers could not be read".to_owned());
-    }
-    notes.extend(facts.unreadable.iter().map(|one| format!("{one}: correct it, it is left alone until then")));
-    notes.extend(facts.ownerless());
-    notes.extend(facts.memory.problems.iter().cloned());
-    notes
-}
-
-/// A kind that was not read, with the user who may not, such as `secrets (alice may not list secrets)`.
-fn unread_text(unread: &UnreadKind) -> String {
-    let kind = &unread.kind;
-    let Some(refusal) = &unread.refusal else { return kind.clone() };
-    format!("{kind} ({})", refused(refusal, kind))
-}
-
-/// A refusal of the API server with the user whom it names, such as `alice may not list secrets`.
-pub(super) fn refused(refusal: &str, kind: &str) -> String {
-    let user = refusal.split_once("User \"").and_then(|(_, rest)| rest.split_once('"')).map(|(user, _)| user);
-    format!("{} may not list {kind}", user.unwrap_or("this user"))
-}
-
-/// Finds an object by `NAME` or `KIND/NAME`.
-///
-/// # Errors
-/// There is none.
-pub(super) fn find(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
-    facts.find(wanted).ok_or_else(|| unknown(wanted, facts))
-}
-
-/// Finds a MachineDeployment by `NAME` or `KIND/NAME`.
-///
-/// # Errors
-/// There is none.
-pub(super) fn find_deployment(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
-    let kind = if wanted.contains('/') { "" } else { "machinedeployment/" };
-    let found = facts.find(&format!("{kind}{wanted}")).ok_or_else(|| unknown(wanted, facts))?;
-    if found.kind == DEPLOYMENT {
-        return Ok(found);
-    }
-    let message = format!("{} {} is no MachineDeployment", found.kind, found.name);
-    Err(UsageError { message, hint: format!("kubectl get machinedeployments -n {}", facts.namespace) })
-}
-
-fn unknown(wanted: &str, facts: &NamespaceFacts) -> UsageError {
-    let namespace = &facts.namespace;
-    if let Some((kind, _)) = wanted.split_once('/')
-        && story::kind_of(kind).is_none()
-    {
-        let message = format!("{kind} is no kind that mcm reads");
-        let hint =
-            "the kinds are machinedeployment, machineset, machine, machineclass and node; mcm why and mcm tree also read those of \
-             Cluster API, such as cluster and machine.cluster.x-k8s.io, and mcm why pdb"
-                .to_owned();
-        return UsageError { message, hint };
-    }
-    let name = wanted.rsplit('/').next().unwrap_or(wanted);
-    if let Some(one) = facts.unreadable.iter().find(|one| one.name == name) {
-        let hint = format!("kubectl edit {} {name} -n {namespace} corrects it", one.kind.to_lowercase());
-        return UsageError { message: one.to_string(), hint };
-    }
-    let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));
-    let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));
-    let hint = match alike {
-        Some((_, known)) => format!("did you mean {known}?"),
-        None => format!("mcm why -n {namespace} lists what waits"),
-    };
-    UsageError { message: format!("there is no {wanted} in namespace {namespace}"), hint }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::{Request, Response};
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::client::Body;
-    use serde_json::json;
-    use tower::{BoxError, service_fn};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_list_is_read_to_its_last_page() {
-        let server = service_fn(|request: Request<Body>| async move {
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            assert!(query.contains("limit=500") && query.contains("labelSelector=a"), "{query}");
-            let (name, next) = if query.contains("continue=second") { ("b", "") } else { ("a", "second") };
-            let page = json!({
-                "kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"continue": next},
-                "items": [{"metadata": {"name": name}}],
-            });
-            Ok::<_, BoxError>(Response::new(Body::from(page.to_string().into_bytes())))
-        });
-        let maps: Api<ConfigMap> = Api::namespaced(Client::new(server, "demo"), "demo");
-        let found = pages(&maps, ListParams::default().labels("a")).await.unwrap();
-        assert_eq!(found.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["a", "b"]);
-    }
-
-    #[test]
-    fn a_kind_that_was_not_read_is_named_with_the_user_who_may_not() {
-        let refusal = "secrets is forbidden: User \"alice\" cannot list resource \"secrets\" in API group \"\"";
-        let unread =
-            |refusal: Option<&str>| UnreadKind { kind: "secrets".to_owned(), refusal: refusal.map(str::to_owned) };
-        assert_eq!(unread_text(&unread(Some(refusal))), "secrets (alice may not list secrets)");
-        assert_eq!(unread_text(&unread(Some("no"))), "secrets (this user may not list secrets)");
-        assert_eq!(unread_text(&unread(None)), "secrets");
-    }
 }

@@ -16,12 +16,11 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
-use super::cluster_api;
 use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
-    cli::terminal::{TerminalLook, print, redraw},
-    process::ReadOnly,
+    cli::terminal::{print, redraw},
 };
+use mcm_insight::{cluster_api, read_only::ReadOnly, terminal::TerminalLook};
 
 /// Answers are at least this far apart.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -14,15 +14,16 @@ use crate::cli::{
     document::JsonDocument,
     exit::{CommandAnswer, CommandExit},
     format::{OutputFormat, OutputOptions},
-    reading::{
-        self, ReadingOptions,
-        family::{DeploymentFamily, TemplateChange, changes},
-        story::NamespaceFacts,
-    },
+    reading::ReadingOptions,
+};
+use mcm_controllers::machine_deployment::revision_of;
+use mcm_insight::{
+    family::{DeploymentFamily, TemplateChange, changes},
+    reader,
+    story::NamespaceFacts,
     table::table_for,
     terminal::{TerminalLook, ago, wrapped},
 };
-use mcm_controllers::machine_deployment::revision_of;
 use mcm_rules::plan::SubjectRef;
 
 /// A set is created at most so long after the change that needs it, if its manager runs.
@@ -50,8 +51,8 @@ pub struct HistoryOptions {
 /// The control cluster cannot be read, or has no such deployment.
 pub(super) async fn run(options: HistoryOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
-    let facts = reading::facts(&cell).await?;
-    let object = reading::find_deployment(&facts, &options.deployment)?;
+    let facts = reader::facts(&cell).await?;
+    let object = reader::find_deployment(&facts, &options.deployment)?;
     let revisions = facts.family(&object.name).map(|family| revisions(&facts, &family)).unwrap_or_default();
     let text = match options.output.format {
         OutputFormat::Text => text(options.output.look(), &revisions, facts.now),

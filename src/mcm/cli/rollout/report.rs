@@ -5,13 +5,11 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::seen::RolloutSnapshot;
-use crate::cli::{
-    reading::{
-        progress::{RolloutProgress, RolloutState},
-        story::ObjectVerdict,
-    },
+use mcm_insight::{
+    progress::{RolloutProgress, RolloutState},
+    report::reason,
+    story::ObjectVerdict,
     terminal::{StatusMark, TerminalLook, ago, cut, wrapped},
-    why::report::reason,
 };
 
 /// Cells of the bar.

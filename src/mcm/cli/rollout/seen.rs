@@ -1,6 +1,6 @@
 //! A rollout as a command saw it.
 
-use crate::cli::reading::{
+use mcm_insight::{
     progress::{RolloutProgress, RolloutState},
     story::{NamespaceFacts, ObjectAnswer},
 };

@@ -10,23 +10,22 @@ use serde::Serialize;
 use tokio::time::{interval, sleep};
 
 use super::{report, seen::RolloutSnapshot};
-use crate::{
-    cli::{
-        document::JsonDocument,
-        exit::{CommandExit, ExitError},
-        flags::value,
-        format::{OutputFormat, OutputOptions},
-        reading::{
-            self, ReadingOptions,
-            progress::{RolloutProgress, RolloutState},
-            story::ObjectAnswer,
-        },
-        terminal::{TerminalLook, redraw},
-    },
-    process::ReadOnly,
+use crate::cli::{
+    document::JsonDocument,
+    exit::{CommandExit, ExitError},
+    flags::value,
+    format::{OutputFormat, OutputOptions},
+    reading::ReadingOptions,
+    terminal::redraw,
 };
-use mcm_rules::plan::PreviewStep;
-use mcm_rules::plan::SubjectRef;
+use mcm_insight::{
+    progress::{RolloutProgress, RolloutState},
+    read_only::ReadOnly,
+    reader,
+    story::ObjectAnswer,
+    terminal::TerminalLook,
+};
+use mcm_rules::plan::{PreviewStep, SubjectRef};
 
 /// Time between two looks at the caches.
 const LOOK: Duration = Duration::from_millis(250);
@@ -57,7 +56,7 @@ pub struct RolloutStatusOptions {
 /// The control cluster cannot be read, the deployment does not exist, or the rollout is blocked, failed or too slow.
 pub(super) async fn run(options: RolloutStatusOptions) -> Result<()> {
     let cell = options.reading.open().await?;
-    let object = reading::find_deployment(&reading::cached(&cell, Vec::new()), &options.deployment)?;
+    let object = reader::find_deployment(&reader::cached(&cell, Vec::new()), &options.deployment)?;
     let name = &object.name;
     let follow = follow(&cell, &object, &options);
     let Some(timeout) = options.timeout else { return follow.await };
@@ -79,14 +78,14 @@ fn why(cell: &ReadOnly, name: &str) -> String {
 async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOptions) -> Result<()> {
     let (look, name) = (options.output.look(), &object.name);
     let (mut watch, mut screen) = (StallDetector::default(), RolloutScreen::new(look, options.output.format));
-    let mut managers = reading::managers(cell).await;
+    let mut managers = reader::managers(cell).await;
     let mut ticks = interval(LOOK);
     for tick in 1_usize.. {
         ticks.tick().await;
         if tick % LEASES == 0 {
-            managers = reading::managers(cell).await;
+            managers = reader::managers(cell).await;
         }
-        let facts = reading::cached(cell, managers.clone());
+        let facts = reader::cached(cell, managers.clone());
         let Some(seen) = RolloutSnapshot::for_object(&facts, object) else {
             return Err(ExitError::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
         };

@@ -14,17 +14,17 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
+use view::{KeyEffect, TopModel, TopPage, TopViewState};
 
 use super::{
     events,
     exit::{CommandAnswer, CommandExit},
-    reading::{self, ReadingOptions, story::NamespaceFacts},
-    terminal::{LookOptions, TerminalLook},
-    tree, why,
+    reading::ReadingOptions,
+    terminal::LookOptions,
+    tree,
 };
-use crate::process::ReadOnly;
+use mcm_insight::{read_only::ReadOnly, reader, report, story::NamespaceFacts, terminal::TerminalLook};
 use mcm_rules::plan::SubjectRef;
-use view::{KeyEffect, TopModel, TopPage, TopViewState};
 
 /// Time between two looks at the caches.
 const LOOK: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub async fn run(options: TopOptions) -> Result<CommandAnswer> {
     let look = options.look.stdout();
     let cell = options.reading.open().await?;
     if !look.is_terminal {
-        let facts = reading::cached(&cell, reading::managers(&cell).await);
+        let facts = reader::cached(&cell, reader::managers(&cell).await);
         return Ok(CommandAnswer { text: view::plain(look, &TopModel::from_facts(&facts)), exit: CommandExit::Good });
     }
     let terminal = ratatui::try_init().context("use the terminal")?;
@@ -66,8 +66,8 @@ async fn follow(
     look: TerminalLook,
 ) -> Result<()> {
     let (mut keys, mut view) = (keys(), TopViewState::default());
-    let mut managers = reading::managers(&cell).await;
-    let mut facts = reading::cached(&cell, managers.clone());
+    let mut managers = reader::managers(&cell).await;
+    let mut facts = reader::cached(&cell, managers.clone());
     let mut model = TopModel::from_facts(&facts);
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,8 +92,8 @@ async fn follow(
                         let mut reading = options.reading.clone();
                         reading.namespace = Some(namespace);
                         cell = reading.open().await?;
-                        managers = reading::managers(&cell).await;
-                        facts = reading::cached(&cell, managers.clone());
+                        managers = reader::managers(&cell).await;
+                        facts = reader::cached(&cell, managers.clone());
                         model = TopModel::from_facts(&facts);
                     }
                 },
@@ -101,9 +101,9 @@ async fn follow(
             },
             _ = ticks.tick() => {
                 if tick % LEASES == 0 {
-                    managers = reading::managers(&cell).await;
+                    managers = reader::managers(&cell).await;
                 }
-                facts = reading::cached(&cell, managers.clone());
+                facts = reader::cached(&cell, managers.clone());
                 model = TopModel::from_facts(&facts);
             }
         }
@@ -135,8 +135,8 @@ async fn text(
     let look = TerminalLook { colours: false, ..look };
     match page {
         TopPage::Why => {
-            let notes = reading::notes(cell, facts);
-            why::report::one(look, &facts.answer(object), facts.manager_of(&object.kind), &notes, facts.now)
+            let notes = reader::notes(cell, facts);
+            report::one(look, &facts.answer(object), facts.manager_of(&object.kind), &notes, facts.now)
         }
         TopPage::Tree => {
             let (branches, notes) = tree::grow(cell, facts, std::slice::from_ref(object)).await;

@@ -11,14 +11,12 @@ use ratatui::{
     widgets::Paragraph,
 };
 
-use crate::cli::{
-    reading::{
-        progress::{RolloutProgress, RolloutState},
-        story::{DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict},
-    },
-    rollout::bar,
+use crate::cli::rollout::bar;
+use mcm_insight::{
+    progress::{RolloutProgress, RolloutState},
+    report::reason,
+    story::{DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict},
     terminal::{StatusMark, TerminalLook, ago, cut},
-    why::report::reason,
 };
 use mcm_rules::plan::{SubjectRef, counted};
 

@@ -8,19 +8,15 @@ use kube::ResourceExt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{
-    api::{
-        machine::{Machine, MachineSet},
-        node::Node,
-    },
-    cli::{
-        reading::{
-            progress::RolloutState,
-            story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict, SET},
-        },
-        terminal::ago,
-        why::report::reason,
-    },
+use crate::api::{
+    machine::{Machine, MachineSet},
+    node::Node,
+};
+use mcm_insight::{
+    progress::RolloutState,
+    report::reason,
+    story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict, SET},
+    terminal::ago,
 };
 use mcm_rules::{
     drain::{EvictionRefusal, PodFacts},

@@ -6,19 +6,15 @@ use super::{
     branch::{self, NodeSurroundings, TreeBranch, plain},
     surroundings,
 };
-use crate::{
-    cli::{
-        error::UsageError,
-        reading::{
-            cluster_api::{
-                self, CapiFacts, ObjectLookup,
-                chain::node_of,
-                object::{CapiObject, Kind},
-            },
-            story::{ChainLink, MACHINE, NamespaceFacts, ObjectVerdict},
-        },
+use mcm_insight::{
+    cluster_api::{
+        self, CapiFacts, ObjectLookup,
+        chain::node_of,
+        object::{CapiObject, Kind},
     },
-    process::ReadOnly,
+    error::UsageError,
+    read_only::ReadOnly,
+    story::{ChainLink, NamespaceFacts, ObjectVerdict},
 };
 use mcm_rules::plan::SubjectRef;
 
@@ -34,7 +30,7 @@ pub(super) async fn grow(
 ) -> Result<(Vec<TreeBranch>, Vec<String>), UsageError> {
     let objects = cluster_api::read(&cell.control, &cell.namespace).await;
     let world = CapiFacts { facts, objects: &objects };
-    let below: Vec<SubjectRef> = world.natives_below(kind, name);
+    let below: Vec<SubjectRef> = world.mcm_machines_below(kind, name);
     let around = surroundings::read(cell, facts, &below).await;
     let tree = capi_object_tree(world, &around, kind, name)?;
     Ok((vec![tree], around.unread.into_iter().chain(objects.notes).collect()))
@@ -206,19 +202,6 @@ fn of_link(link: &ChainLink) -> TreeBranch {
         now: if is_well { link.state.clone() } else { "not healthy".to_owned() },
         why: if is_well { String::new() } else { link.state.clone() },
         ..TreeBranch::default()
-    }
-}
-
-impl CapiFacts<'_> {
-    /// The MCM Machines below an object.
-    fn natives_below(&self, kind: Kind, name: &str) -> Vec<SubjectRef> {
-        let machines = match (kind, self.objects.see(kind, name).known()) {
-            (Kind::Machine, Some(machine)) => vec![machine],
-            _ => self.objects.machines_below(kind, name),
-        };
-        let named = machines.iter().map(|machine| machine.spec.infrastructure_ref.name.as_str());
-        let names = named.filter(|name| self.facts.machines.contains_key(*name));
-        names.map(|name| self.facts.subject(MACHINE, name)).collect()
     }
 }
 

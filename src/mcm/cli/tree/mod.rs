@@ -14,10 +14,10 @@ use super::{
     document::JsonDocument,
     exit::{CommandAnswer, CommandExit},
     format::{OutputFormat, OutputOptions},
-    reading::{self, ReadingOptions, cluster_api::named, story::NamespaceFacts, watch},
-    why::report::empty,
+    reading::{ReadingOptions, watch},
 };
-use crate::process::ReadOnly;
+use mcm_insight::{cluster_api::named, read_only::ReadOnly, reader, report::empty, story::NamespaceFacts};
+
 pub(super) use branch::TreeBranch;
 
 /// Options of the command.
@@ -65,16 +65,16 @@ pub async fn run(options: TreeOptions) -> Result<CommandAnswer> {
 
 /// The trees, as text and as they are.
 async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<TreeBranch>)> {
-    let facts = reading::facts(cell).await?;
+    let facts = reader::facts(cell).await?;
     let (branches, mut notes) = match options.object.as_deref().map(|wanted| (wanted, named(wanted))) {
         Some((_, Some((kind, name)))) => cluster_api::grow(cell, &facts, kind, name).await?,
-        Some((wanted, None)) => grow(cell, &facts, &[reading::find(&facts, wanted)?]).await,
+        Some((wanted, None)) => grow(cell, &facts, &[reader::find(&facts, wanted)?]).await,
         None => match cluster_api::grow_all(cell, &facts).await {
             Some(grown) => grown,
             None => grow(cell, &facts, &branch::roots(&facts)).await,
         },
     };
-    notes.extend(reading::notes(cell, &facts));
+    notes.extend(reader::notes(cell, &facts));
     let text = match options.output.format {
         OutputFormat::Text => {
             let mut text = report::text(options.output.look(), &branches, options.all, facts.now);
@@ -105,10 +105,8 @@ pub(super) async fn grow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{
-        document::tests::{fits, published},
-        reading::testing::{NOW, at, blocked_pool},
-    };
+    use crate::cli::document::tests::{fits, published};
+    use mcm_insight::testing::{NOW, at, blocked_pool};
 
     #[test]
     fn the_schema_is_published_and_a_tree_fits_it() {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::branch::TreeBranch;
-use crate::cli::{
-    reading::story::{MACHINE, ObjectVerdict, titled},
+use mcm_insight::{
+    story::{MACHINE, ObjectVerdict, titled},
     terminal::{StatusMark, TerminalLook, ago, cut, wrapped},
 };
 

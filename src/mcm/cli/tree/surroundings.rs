@@ -6,16 +6,13 @@ use anyhow::Result;
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use crate::{
-    cli::reading::{
-        self,
-        story::{MACHINE, NamespaceFacts},
-    },
-    process::ReadOnly,
+use super::branch::NodeSurroundings;
+use mcm_insight::{
+    read_only::ReadOnly,
+    reader,
+    story::{MACHINE, NamespaceFacts},
 };
 use mcm_rules::{drain::PodFacts, plan::SubjectRef};
-
-use super::branch::NodeSurroundings;
 
 /// Nodes whose pods are read. Each needs a request.
 const MOST_NODES: usize = 50;
@@ -72,10 +69,10 @@ fn drained<'a>(facts: &'a NamespaceFacts, roots: &[SubjectRef]) -> Vec<&'a str> 
 
 async fn pods_on(target: &Client, node: &str) -> Result<Vec<PodFacts>> {
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let pods = reading::pages(&Api::<Pod>::all(target.clone()), on_node).await?;
+    let pods = reader::pages(&Api::<Pod>::all(target.clone()), on_node).await?;
     Ok(pods.iter().map(PodFacts::from_pod).filter(|pod| pod.is_drained() && !pod.is_finished).collect())
 }
 
 async fn budgets(target: &Client) -> Result<Vec<PodDisruptionBudget>> {
-    reading::pages(&Api::all(target.clone()), ListParams::default()).await
+    reader::pages(&Api::all(target.clone()), ListParams::default()).await
 }

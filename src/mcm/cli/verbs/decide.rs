@@ -9,15 +9,13 @@ use crate::{
         labels,
         machine::{Machine, MachineDeployment, MachineSet, PreserveMode, StrategyType},
     },
-    cli::{
-        exit::ExitError,
-        reading::{
-            family::{DeploymentFamily, changes, is_frozen, is_set_frozen},
-            story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
-        },
-    },
+    cli::exit::ExitError,
 };
 use mcm_controllers::machine_deployment::revision_of;
+use mcm_insight::{
+    family::{DeploymentFamily, changes, is_frozen, is_set_frozen},
+    story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
+};
 use mcm_rules::plan::{SubjectRef, shell::word};
 
 /// A change of one object.

@@ -13,22 +13,21 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use decide::ObjectPatch;
 use jiff::Timestamp;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
 
-use super::{
-    exit::{CommandAnswer, CommandExit, ExitError},
-    reading,
-};
+use super::exit::{CommandAnswer, CommandExit, ExitError};
 use crate::api::machine::{GROUP, VERSION};
-use decide::ObjectPatch;
+use mcm_insight::reader;
 use mcm_rules::plan::SubjectRef;
 use mcm_runtime::kubeconfig::{
     self, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
 };
+
 pub use verb::{ChangeVerb, PreserveTrigger};
 
 /// The field manager of these commands.
@@ -225,8 +224,8 @@ pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
     // One time for all attempts: a change that contains it stays the same.
     let now = Timestamp::now();
     let decided = async || {
-        let facts = reading::objects(&client, &namespace, now).await?;
-        anyhow::Ok(decide::decide(&facts, verb, &reading::find(&facts, &wanted)?)?)
+        let facts = reader::objects(&client, &namespace, now).await?;
+        anyhow::Ok(decide::decide(&facts, verb, &reader::find(&facts, &wanted)?)?)
     };
     let change = decided().await?;
     if change.needs_consent && !writing.dry_run && !writing.yes {

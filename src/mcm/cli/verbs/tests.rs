@@ -7,8 +7,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::reading::testing::blocked_pool;
 use mcm_fake_api::{ApiServer, DEPLOYMENTS, PerfectNetwork, clock::VirtualClock};
+use mcm_insight::testing::blocked_pool;
 
 /// An API server with a deployment that changes after each of the first `disturbed` readings.
 struct World {

@@ -4,21 +4,21 @@ use anyhow::Result;
 use clap::Args;
 use reqwest::Url;
 
-use super::{budget, document::ExplanationDocument, report};
-use crate::{
-    cli::{
-        exit::CommandExit,
-        flags::value,
-        format::{OutputFormat, OutputOptions},
-        reading::{
-            self, ReadingOptions,
-            cluster_api::{self, CapiFacts},
-            memory,
-            story::{self, NamespaceFacts, ObjectVerdict},
-        },
-        terminal::TerminalLook,
-    },
-    process::ReadOnly,
+use super::{budget, document::ExplanationDocument};
+use crate::cli::{
+    exit::CommandExit,
+    flags::value,
+    format::{OutputFormat, OutputOptions},
+    reading::ReadingOptions,
+};
+use mcm_insight::{
+    cluster_api::{self, CapiFacts},
+    memory,
+    plan::answer::DOCUMENT_VERSION,
+    read_only::ReadOnly,
+    reader, report,
+    story::{self, NamespaceFacts, ObjectVerdict},
+    terminal::TerminalLook,
 };
 
 /// Options of the command.
@@ -58,13 +58,13 @@ pub(super) struct PrintedAnswer {
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
 pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: TerminalLook) -> Result<PrintedAnswer> {
-    let mut facts = reading::facts(cell).await?;
+    let mut facts = reader::facts(cell).await?;
     facts.memory = memory::ask(cell, &facts.managers, options.manager.as_ref()).await;
     if let Some(node) = options.object.as_deref().and_then(|wanted| facts.node_without_machine(wanted)) {
         let remembered = memory::of_node(cell, &facts.managers, options.manager.as_ref(), node).await;
         facts.memory.explained.extend(remembered);
     }
-    let mut notes = reading::notes(cell, &facts);
+    let mut notes = reader::notes(cell, &facts);
     let (objects, text) = match &options.object {
         None => {
             let mut objects = facts.all();
@@ -102,7 +102,7 @@ async fn one(
         return budget::answer(cell, facts, name).await;
     }
     let Some((kind, name)) = cluster_api::named(wanted) else {
-        return Ok(facts.answer(&reading::find(facts, wanted)?));
+        return Ok(facts.answer(&reader::find(facts, wanted)?));
     };
     let objects = cluster_api::read(&cell.control, &cell.namespace).await;
     let answer = CapiFacts { facts, objects: &objects }.answer(kind, name)?;
@@ -120,7 +120,7 @@ pub(in crate::cli) fn as_json(
     notes: &[String],
 ) -> Result<String> {
     let document = ExplanationDocument {
-        api_version: crate::cli::document::VERSION,
+        api_version: DOCUMENT_VERSION,
         kind: "Explanation",
         at: facts.now,
         objects: answers,

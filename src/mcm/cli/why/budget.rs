@@ -6,15 +6,11 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{Api, ResourceExt, api::ListParams, core::Selector};
 
-use crate::{
-    cli::{
-        error::UsageError,
-        reading::{
-            self,
-            story::{MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict},
-        },
-    },
-    process::ReadOnly,
+use mcm_insight::{
+    error::UsageError,
+    read_only::ReadOnly,
+    reader,
+    story::{MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict},
 };
 use mcm_rules::plan::SubjectRef;
 
@@ -65,7 +61,7 @@ async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {
         None => (Api::all(client), wanted),
     };
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
-    let found = reading::pages(&api, params).await.context("read the target cluster")?;
+    let found = reader::pages(&api, params).await.context("read the target cluster")?;
     let names: Vec<String> =
         found.iter().map(|one| format!("pdb/{}/{}", one.namespace().unwrap_or_default(), one.name_any())).collect();
     let mut found = found.into_iter();
@@ -93,6 +89,6 @@ async fn nodes_of(cell: &ReadOnly, budget: &PodDisruptionBudget) -> Result<BTree
     };
     let selector = Selector::try_from(selector).context("the selector of the budget")?;
     let params = ListParams::default().labels_from(&selector);
-    let pods = reading::pages(&pods, params).await.context("read the pods of the budget")?;
+    let pods = reader::pages(&pods, params).await.context("read the pods of the budget")?;
     Ok(pods.into_iter().filter_map(|pod| pod.spec?.node_name).collect())
 }

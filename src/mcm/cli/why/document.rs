@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::reading::story::{ManagerLease, ObjectAnswer};
+use mcm_insight::story::{ManagerLease, ObjectAnswer};
 
 /// Answers about objects.
 #[derive(Serialize, JsonSchema)]
@@ -32,13 +32,17 @@ pub(super) struct ExplanationDocument<'a> {
 mod tests {
     use super::*;
     use crate::cli::document::tests::{fits, published};
+    use mcm_insight::{plan::answer::DOCUMENT_VERSION, story::MACHINE, testing::blocked_pool};
 
     #[test]
     fn the_schema_is_published_and_an_answer_fits_it() {
         published::<ExplanationDocument<'_>>("explanation");
-        let answers = crate::cli::reading::story::tests::answers();
+        let facts = blocked_pool();
+        let answers: Vec<ObjectAnswer> =
+            facts.names(MACHINE).map(|name| facts.answer(&facts.subject(MACHINE, name))).collect();
+        assert!(answers.iter().any(|answer| !answer.waits.is_empty()));
         let document = ExplanationDocument {
-            api_version: crate::cli::document::VERSION,
+            api_version: DOCUMENT_VERSION,
             kind: "Explanation",
             at: Timestamp::UNIX_EPOCH,
             objects: &answers,

@@ -3,18 +3,13 @@
 mod answer;
 mod budget;
 mod document;
-pub(super) mod report;
 
 use anyhow::Result;
 
 use self::answer::{PrintedAnswer, ask, exit};
-use super::{
-    exit::CommandAnswer,
-    reading::{
-        story::{self, ObjectVerdict},
-        watch,
-    },
-};
+use super::{exit::CommandAnswer, reading::watch};
+use mcm_insight::story::{self, ObjectVerdict};
+
 pub use answer::WhyOptions;
 pub(super) use answer::as_json;
 

@@ -5,11 +5,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::workload::{GoContainer, GoDeployment, MACHINE_CONTROLLER};
 use crate::{
     api::machine::MachineDeployment,
-    cli::{
-        check::finding::{CheckFinding, some_of},
-        reading::story::{ByName, ManagerLease},
-        terminal::{ago, span},
-    },
+    cli::check::finding::{CheckFinding, some_of},
+};
+use mcm_insight::{
+    story::{ByName, ManagerLease},
+    terminal::{ago, span},
 };
 
 /// Time that a pod needs to end its reconciles and to release its Leases, in seconds.

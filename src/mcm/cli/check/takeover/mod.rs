@@ -18,16 +18,13 @@ use super::{
     rights::{self, ReviewedIdentity, RuleCluster},
     stored::stored_findings,
 };
-use crate::{
-    cli::{
-        error::UsageError,
-        exit::CommandAnswer,
-        flags::ReadFlags,
-        format::OutputOptions,
-        reading::{self, ReadingOptions},
-    },
-    process::ReadOnlyClients,
+use crate::cli::{
+    exit::CommandAnswer,
+    flags::ReadFlags,
+    format::OutputOptions,
+    reading::{self, ReadingOptions},
 };
+use mcm_insight::{error::UsageError, read_only::ReadOnlyClients, reader};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -50,7 +47,7 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
     let control = read::control(&reach).await?;
     let drivers = reading::drivers()?;
     let (workloads, unread) = match workloads(&reach, options.deployment.as_deref(), read_flags).await {
-        Err(error) if reading::is_forbidden(&error) => (Vec::new(), Some(error)),
+        Err(error) if reader::is_forbidden(&error) => (Vec::new(), Some(error)),
         found => (found?, None),
     };
     let namespace = reach.namespace.clone();
@@ -68,7 +65,7 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
         None if workloads.is_empty() => findings.push(judge::no_workload(&namespace)),
         None => {}
     }
-    let managers = reach.leaderships().await.map(|all| all.iter().map(reading::manager).collect());
+    let managers = reach.leaderships().await.map(|all| all.iter().map(reader::manager).collect());
     findings.extend(judge::leases(&managers.map_err(|error| format!("{error:#}")), &workloads, Timestamp::now()));
     if let Ok(deployments) = &stored.deployments {
         findings.push(judge::settled(&deployments.objects));

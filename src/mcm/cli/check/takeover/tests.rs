@@ -8,10 +8,9 @@ use crate::{
     cli::{
         args::go_flags,
         check::{finding::CheckLevel, report},
-        reading::story::ManagerLease,
-        terminal::TerminalLook,
     },
 };
+use mcm_insight::{story::ManagerLease, terminal::TerminalLook};
 
 /// The Deployment as Gardener makes it.
 fn gardener() -> Value {

@@ -1,10 +1,8 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::cli::{
-    events::EventLine,
-    reading::story::{DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, ObjectRemedy},
-};
+use crate::cli::events::EventLine;
+use mcm_insight::story::{DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, ObjectRemedy};
 use mcm_rules::plan::{
     SubjectRef, WaitKind,
     guide::{RemedyDanger, WaitEnd},

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::cli::error::UsageError;
+use mcm_insight::error::UsageError;
 
 /// Versions in the command that downloads them; those of the tests.
 const KUBERNETES: &str = "v1.36.3";

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::reading::testing::{NOW, TERMINAL, at, blocked_pool};
+use mcm_insight::testing::{NOW, TERMINAL, at, blocked_pool};
 
 fn event(kind: &str, name: &str, reason: &str, second: i64, more: &Value) -> Event {
     let mut value = json!({

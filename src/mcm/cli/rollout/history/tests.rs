@@ -1,10 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::cli::{
-    document::tests::{fits, published},
-    reading::testing::{NOW, TERMINAL, at, blocked_pool},
-};
+use crate::cli::document::tests::{fits, published};
+use mcm_insight::testing::{NOW, TERMINAL, at, blocked_pool};
 
 /// Revision 4 was made 5 s after `kubectl-patch` wrote the template.
 fn facts() -> NamespaceFacts {

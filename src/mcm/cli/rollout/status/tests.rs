@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::reading::{
+use mcm_insight::{
     story::{DEPLOYMENT, MACHINE, NamespaceFacts},
     testing::{NOW, TERMINAL, at, blocked_pool, machine, pool, preview},
 };

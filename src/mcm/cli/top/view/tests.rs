@@ -2,7 +2,7 @@ use ratatui::{Terminal, backend::TestBackend};
 use rstest::rstest;
 
 use super::*;
-use crate::cli::reading::testing::{TERMINAL, blocked_pool};
+use mcm_insight::testing::{TERMINAL, blocked_pool};
 
 /// The screen as text.
 fn screen(view: &TopViewState, width: u16, height: u16, look: TerminalLook) -> String {

@@ -3,13 +3,12 @@ use serde_json::Value;
 use super::*;
 use crate::cli::{
     document::{JsonDocument, tests::fits},
-    reading::{
-        cluster_api::testing::{
-            WORKER, draining, healthy, nothing, read, vm, with_native, without_bootstrap_data, worker,
-        },
-        testing::{TERMINAL, at, blocked_pool},
-    },
     tree::{TreeDocument, report},
+};
+use mcm_insight::{
+    cluster_api::testing::{WORKER, draining, healthy, nothing, read, vm, with_native, without_bootstrap_data, worker},
+    story::MACHINE,
+    testing::{TERMINAL, at, blocked_pool},
 };
 
 fn grown(facts: &NamespaceFacts, all: Vec<(Kind, Value)>, kind: Kind, name: &str) -> TreeBranch {

@@ -6,13 +6,11 @@ use serde_json::json;
 use super::*;
 use crate::{
     api::node::Node,
-    cli::{
-        reading::{
-            story::{DEPLOYMENT, NamespaceFacts},
-            testing::{NOW, TERMINAL, at, blocked_pool, machine, pool},
-        },
-        tree::branch::{self, NodeSurroundings},
-    },
+    cli::tree::branch::{self, NodeSurroundings},
+};
+use mcm_insight::{
+    story::{DEPLOYMENT, NamespaceFacts},
+    testing::{NOW, TERMINAL, at, blocked_pool, machine, pool},
 };
 use mcm_rules::drain::PodFacts;
 
@@ -84,7 +82,7 @@ fn machines_that_are_alike_are_counted_and_those_that_wait_are_not() {
     let none = json!({});
     let mut machines: Vec<_> =
         (0..23).map(|number| machine("pool-84dff", &format!("{number:05}"), "small", "Running", &none)).collect();
-    machines.push(crate::cli::reading::testing::blocked("pool-6d689", "gmjqk"));
+    machines.push(mcm_insight::testing::blocked("pool-6d689", "gmjqk"));
     let facts = pool(23, machines);
     let text = tree(&facts, TERMINAL, false);
     assert!(text.contains("22 more Running"), "{text}");

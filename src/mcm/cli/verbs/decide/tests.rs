@@ -1,10 +1,8 @@
 use rstest::rstest;
 
 use super::*;
-use crate::{
-    api::machine::same_template,
-    cli::reading::testing::{blocked_pool, machine, pool},
-};
+use crate::api::machine::same_template;
+use mcm_insight::testing::{blocked_pool, machine, pool};
 
 fn decided(facts: &NamespaceFacts, verb: ChangeVerb, object: &str) -> Result<ObjectPatch, String> {
     decide(facts, verb, &facts.find(object).unwrap()).map_err(|ended| format!("{} ({})", ended.message, ended.hint))

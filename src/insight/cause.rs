@@ -1,0 +1,80 @@
+//! Why anything happens to an object, and which usual causes do not apply. Pure.
+
+use kube::ResourceExt;
+
+use super::story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, OwnerChain, RuledOut, SET, owned_by};
+use mcm_api::{labels, machine::MachineSet};
+use mcm_controllers::machine_deployment::revision_of;
+use mcm_rules::plan::SubjectRef;
+
+impl NamespaceFacts {
+    /// Why anything happens to an object: the rollout of its deployment, and the size of its set.
+    pub fn chain(&self, object: &SubjectRef, owners: &[SubjectRef]) -> OwnerChain {
+        let family = || [object].into_iter().chain(owners);
+        let named = |kind: &str| family().find(|one| one.kind == kind).map(|one| one.name.as_str());
+        let deployment = named(DEPLOYMENT).and_then(|name| self.deployments.get(name));
+        let set = named(SET).and_then(|name| self.sets.get(name));
+        let mut up = Vec::new();
+        let newest = deployment.and_then(|deployment| self.newest(&deployment.name_any()));
+        if let (Some(deployment), Some(newest)) = (deployment, newest) {
+            let (name, class) = (deployment.name_any(), &newest.spec.template.spec.class.name);
+            let old = owned_by(&self.sets, &name).filter(|set| **set != newest.name_any() && self.count(set) > 0);
+            let old: Vec<&str> = old.map(String::as_str).collect();
+            up.push(match old.is_empty() {
+                true => format!("MachineDeployment {name}: spec.replicas is {}", deployment.spec.replicas),
+                false => format!(
+                    "MachineDeployment {name} replaces the machines of {} with class {class} (revision {})",
+                    old.join(", "),
+                    revision_of(newest)
+                ),
+            });
+        }
+        if let Some(set) = set {
+            let (name, wanted) = (set.name_any(), set.spec.replicas);
+            let age = match newest {
+                Some(newest) if newest.name_any() != name => "old",
+                _ => "new",
+            };
+            up.push(format!("{age} set {name} has {} of {wanted} machines", self.count(&name)));
+        }
+        OwnerChain { up }
+    }
+
+    /// The set of the latest revision of a deployment.
+    fn newest(&self, deployment: &str) -> Option<&MachineSet> {
+        owned_by(&self.sets, deployment).filter_map(|name| self.sets.get(name)).max_by_key(|set| revision_of(set))
+    }
+
+    fn count(&self, set: &str) -> usize {
+        owned_by(&self.machines, set).count()
+    }
+
+    /// The usual causes that do not apply to an object.
+    pub fn ruled_out(&self, object: &SubjectRef, owners: &[SubjectRef]) -> Vec<RuledOut> {
+        let mut found = Vec::new();
+        let mut rule_out = |check, text: &str| found.push(RuledOut { check, text: text.to_owned() });
+        let family: Vec<&SubjectRef> = [object].into_iter().chain(owners).collect();
+        let named = |kind: &str| family.iter().find(|one| one.kind == kind).map(|one| one.name.as_str());
+        if named(DEPLOYMENT).and_then(|name| self.deployments.get(name)).is_some_and(|one| !one.spec.paused) {
+            rule_out("paused", "not paused");
+        }
+        if named(SET).and_then(|name| self.sets.get(name)).is_some_and(|set| !labels::is_true(set, labels::FREEZE)) {
+            rule_out("frozen", "not frozen");
+        }
+        let class = match object.kind.as_str() {
+            MACHINE => self.machines.get(&object.name).map(|machine| &machine.spec.class.name),
+            SET => self.sets.get(&object.name).map(|set| &set.spec.template.spec.class.name),
+            DEPLOYMENT => self.deployments.get(&object.name).map(|one| &one.spec.template.spec.class.name),
+            _ => None,
+        };
+        let is_read = |kind: &str| self.unread.iter().all(|unread| unread != kind);
+        let plan = class.and_then(|class| Some((class, self.previews.get(CLASS)?.get(class)?)));
+        if let Some((class, _)) = plan.filter(|(_, plan)| plan.waits.is_empty() && is_read("secrets")) {
+            rule_out("class", &format!("class {class} and its Secrets are there"));
+        }
+        if self.manager_of(&object.kind).is_some_and(|manager| manager.is_alive(self.now)) {
+            rule_out("manager", "a manager runs");
+        }
+        found
+    }
+}

@@ -1,0 +1,168 @@
+//! Reads the objects of Cluster API in a namespace.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::ready,
+};
+
+use futures::{
+    StreamExt,
+    future::join_all,
+    stream::{BoxStream, select_all},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt, watcher},
+};
+
+use super::{
+    CapiObjects,
+    object::{CapiObject, Kind},
+};
+use crate::{reader::all_pages, terminal::short};
+use mcm_runtime::refusal::forbidden;
+
+/// Reads all objects of Cluster API in a namespace. Kinds that cannot be read are unknown, and a note names each.
+pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
+    let lists = join_all(Kind::ALL.map(|kind| list(control, namespace, kind))).await;
+    let mut found = CapiObjects::default();
+    let mut absent = Vec::new();
+    for (kind, list) in Kind::ALL.into_iter().zip(lists) {
+        match list {
+            Ok(objects) => found.add(kind, objects),
+            Err(kube::Error::Api(status)) if status.code == 404 => absent.push(kind.plural()),
+            Err(error) => {
+                let text = match forbidden(&error) {
+                    Some(status) => status.message.clone(),
+                    None => error.to_string(),
+                };
+                found.notes.push(format!("not read, so unknown: {} of Cluster API ({})", kind.plural(), short(&text)));
+            }
+        }
+    }
+    if !absent.is_empty() {
+        found.notes.push(format!("the API server does not serve these kinds of Cluster API: {}", absent.join(", ")));
+    }
+    found
+}
+
+/// Whether the namespace has a Cluster that the user may read.
+pub async fn has_clusters(control: &Client, namespace: &str) -> bool {
+    let first = ListParams::default().limit(1);
+    api(control, namespace, Kind::Cluster).list_metadata(&first).await.is_ok_and(|page| !page.items.is_empty())
+}
+
+/// A stream with an item after each change of an object of the kinds that the API server serves.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn changes(control: &Client, namespace: &str) -> kube::Result<BoxStream<'static, ()>> {
+    let mut served = BTreeSet::new();
+    for version in BTreeSet::from(Kind::ALL.map(|kind| kind.resource().api_version)) {
+        match control.list_api_group_resources(&version).await {
+            Ok(list) => served.extend(list.resources.into_iter().map(|one| (version.clone(), one.name))),
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let is_served = |kind: &Kind| {
+        let ApiResource { api_version, plural, .. } = kind.resource();
+        served.contains(&(api_version, plural))
+    };
+    let watched = Kind::ALL.into_iter().filter(is_served).map(|kind| {
+        let metadata: Api<PartialObjectMeta<DynamicObject>> =
+            Api::namespaced_with(control.clone(), namespace, &kind.resource());
+        let events = watcher(metadata, watcher::Config::default()).default_backoff();
+        // A kind that the user may not read never changes.
+        events.filter_map(|event| ready(event.ok().map(drop))).boxed()
+    });
+    Ok(select_all(watched).boxed())
+}
+
+fn api(control: &Client, namespace: &str, kind: Kind) -> Api<DynamicObject> {
+    Api::namespaced_with(control.clone(), namespace, &kind.resource())
+}
+
+async fn list(control: &Client, namespace: &str, kind: Kind) -> kube::Result<Vec<DynamicObject>> {
+    all_pages(&api(control, namespace, kind), ListParams::default()).await
+}
+
+impl CapiObjects {
+    pub fn add(&mut self, kind: Kind, objects: Vec<DynamicObject>) {
+        let mut of_kind = BTreeMap::new();
+        for object in objects {
+            let name = object.name_any();
+            let decoded = serde_json::from_value::<CapiObject>(object.data);
+            match decoded {
+                Ok(decoded) => drop(of_kind.insert(name, CapiObject { metadata: object.metadata, ..decoded })),
+                Err(error) => {
+                    let kind = kind.name();
+                    self.notes.push(format!("{kind} {name} cannot be read: {}", short(&error.to_string())));
+                    self.unreadable.insert((kind, name));
+                }
+            }
+        }
+        self.by_kind.insert(kind, of_kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+
+    /// The answer of an API server that serves Clusters and no other kind: the second answer of a watch has a change.
+    fn answer(request: &Request<Body>) -> (u16, Value) {
+        let query = request.uri().query().unwrap_or_default();
+        let meta = |kind: &str| json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "demo", "resourceVersion": "7"} });
+        match request.uri().path() {
+            "/apis/cluster.x-k8s.io/v1beta2" => {
+                let resource =
+                    json!({"name": "clusters", "singularName": "", "namespaced": true, "kind": "Cluster", "verbs": []});
+                (200, json!({"groupVersion": "cluster.x-k8s.io/v1beta2", "resources": [resource]}))
+            }
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/demo/clusters" if query.contains("watch=true") => {
+                (200, json!({"type": "MODIFIED", "object": meta("PartialObjectMetadata")}))
+            }
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/demo/clusters" => {
+                let mut list = meta("PartialObjectMetadataList");
+                list["items"] = json!([]);
+                (200, list)
+            }
+            _ => (
+                404,
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
+            ),
+        }
+    }
+
+    #[tokio::test]
+    async fn kinds_that_are_served_are_watched() {
+        let paths: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let seen = Arc::clone(&paths);
+        let server = service_fn(move |request: Request<Body>| {
+            seen.lock().insert(request.uri().path().to_owned());
+            let (code, body) = answer(&request);
+            let body = Body::from(format!("{body}\n").into_bytes());
+            async move { Ok::<_, BoxError>(Response::builder().status(code).body(body)?) }
+        });
+        let changes = changes(&Client::new(server, "demo"), "demo").await.unwrap();
+        // The beginning and the end of the list, and the change.
+        assert_eq!(changes.take(3).count().await, 3);
+        let expected = [
+            "/apis/cluster.x-k8s.io/v1beta2",
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/demo/clusters",
+            "/apis/infrastructure.cluster.x-k8s.io/v1beta2",
+        ];
+        assert_eq!(*paths.lock(), BTreeSet::from(expected.map(str::to_owned)));
+    }
+}

@@ -1,0 +1,477 @@
+//! Waits of objects of Cluster API. Pure.
+
+use kube::ResourceExt;
+
+use super::{
+    CapiFacts, ObjectLookup,
+    cause::{WaitCause, WaitingObject},
+    object::{CapiCondition, CapiObject, Kind},
+};
+use crate::{
+    story::{DEPLOYMENT, ExplainedWait, MACHINE, ObjectAnswer, ObjectVerdict},
+    terminal::short,
+};
+use mcm_api::labels;
+use mcm_rules::plan::guide::WaitEnd;
+
+/// Reasons of `Ready` of an MCMMachine that a user resolves in its class or its Secrets.
+const OF_CLASS: [&str; 4] = ["ClassMissing", "FailureDomainUnavailable", "ProviderIDUnknown", "SecretMissing"];
+/// Reasons that a user resolves elsewhere.
+const OF_USER: [&str; 4] = ["NameTaken", "VMTaken", "VMLost", "LoadBalancerUnsupported"];
+/// Reasons of a condition about Nodes for which core has not looked at them.
+const NOT_LOOKED: [&str; 2] = ["NodeInspectionFailed", "ConnectionDown"];
+
+impl<'a> CapiFacts<'a> {
+    /// The waits of an object, the worst first; empty if it is as it should be.
+    pub fn waits(&self, kind: Kind, object: &CapiObject) -> Vec<ExplainedWait> {
+        if let Some(paused) = self.paused(kind, object) {
+            return vec![paused];
+        }
+        let mut waits = match kind {
+            Kind::Machine if object.is_deleting() => self.deletion_of_machine(object),
+            Kind::MCMMachine => self.mcm_machine(object, &self.place(kind, object)),
+            _ if object.is_deleting() => self.deletion(kind, object),
+            Kind::Cluster => self.cluster(object),
+            Kind::MCMCluster => self.readiness(kind, object),
+            Kind::MachineDeployment | Kind::MachineSet => self.replicas(kind, object),
+            Kind::Machine => self.machine(object),
+            Kind::MachinePool => self.pool(object),
+            Kind::MCMMachinePool => self.mcm_pool(object, &self.place(kind, object)),
+        };
+        waits.sort_by_key(|wait| wait.end);
+        waits
+    }
+
+    fn place<'b>(&'b self, kind: Kind, object: &'b CapiObject) -> WaitingObject<'b> {
+        WaitingObject { kind, object, namespace: &self.facts.namespace }
+    }
+
+    fn paused(&self, kind: Kind, object: &CapiObject) -> Option<ExplainedWait> {
+        let place = self.place(kind, object);
+        if object.has_pause() {
+            let text = "its annotation cluster.x-k8s.io/paused to be removed";
+            return Some(WaitCause::Paused.told(&place, text, None));
+        }
+        let cluster = if kind == Kind::Cluster { Some(object) } else { self.objects.cluster_of(object).known() };
+        if let Some(cluster) = cluster.filter(|cluster| cluster.spec.paused == Some(true)) {
+            let text = format!("Cluster {} to be resumed: its spec.paused is true", cluster.name());
+            return Some(WaitCause::Paused.told(&place, text, None));
+        }
+        let is_paused = kind == Kind::MachineDeployment && object.spec.paused == Some(true);
+        is_paused
+            .then(|| WaitCause::PausedRollout.told(&place, "its rollout to be resumed: its spec.paused is true", None))
+    }
+
+    fn cluster(&self, cluster: &CapiObject) -> Vec<ExplainedWait> {
+        let place = self.place(Kind::Cluster, cluster);
+        if !cluster.is_provisioned() {
+            return vec![self.cluster_infrastructure(cluster, &place)];
+        }
+        let mut waits: Vec<ExplainedWait> = self.control_plane(cluster, &place).into_iter().collect();
+        if let Some(probe) = cluster.lacks("RemoteConnectionProbe").filter(|_| waits.is_empty()) {
+            let text = format!("the workload cluster to answer: {}", short(&probe.text()));
+            waits.push(WaitCause::Connection.told(&place, text, None));
+        }
+        let machines = self.objects.machines_below(Kind::Cluster, cluster.name());
+        let others = machines.iter().filter(|machine| !self.waits(Kind::Machine, machine).is_empty()).count();
+        if others > 0 {
+            let text = format!("{others} of {} machines", machines.len());
+            waits.push(WaitCause::Machines.told(&place, text, None));
+        }
+        let pools = self.objects.in_cluster(Kind::MachinePool, cluster.name());
+        let pools = pools.filter(|pool| !self.waits(Kind::MachinePool, pool).is_empty());
+        let pools: Vec<&str> = pools.map(CapiObject::name).collect();
+        if !pools.is_empty() {
+            waits.push(WaitCause::Machines.told(
+                &place,
+                format!("the machines of MachinePool {}", pools.join(", ")),
+                None,
+            ));
+        }
+        if let Some(available) = cluster.lacks("Available").filter(|_| waits.is_empty()) {
+            waits.push(WaitCause::Core.told(
+                &place,
+                format!("the Cluster to be available: {}", short(&available.text())),
+                None,
+            ));
+        }
+        waits
+    }
+
+    fn cluster_infrastructure(&self, cluster: &CapiObject, place: &WaitingObject<'_>) -> ExplainedWait {
+        let reference = &cluster.spec.infrastructure_ref;
+        let own =
+            (reference.kind == Kind::MCMCluster.name()).then(|| self.objects.see(Kind::MCMCluster, &reference.name));
+        let reason = match own {
+            Some(ObjectLookup::Present(object)) => object.lacks("Ready").map(CapiCondition::text),
+            Some(ObjectLookup::Missing) => Some("it does not exist".to_owned()),
+            Some(ObjectLookup::Unknown) | None => None,
+        };
+        let reason = reason.or_else(|| cluster.lacks("InfrastructureReady").map(CapiCondition::text));
+        let reason = reason.map(|reason| format!(": {}", short(&reason))).unwrap_or_default();
+        let text =
+            format!("{} {} of Cluster {} to be provisioned{reason}", reference.kind, reference.name, cluster.name());
+        WaitCause::ClusterInfrastructure.told(place, text, None)
+    }
+
+    /// The wait for the control plane, until it is initialized.
+    fn control_plane(&self, cluster: &CapiObject, place: &WaitingObject<'_>) -> Option<ExplainedWait> {
+        if cluster.status.initialization.control_plane_initialized {
+            return None;
+        }
+        let reference = &cluster.spec.control_plane_ref;
+        let what = match reference.name.as_str() {
+            "" => format!("the control plane of Cluster {}", cluster.name()),
+            name => format!("{} {name}, the control plane of Cluster {},", reference.kind, cluster.name()),
+        };
+        let machines = self.objects.in_cluster(Kind::Machine, cluster.name()).filter(|one| one.is_control_plane());
+        let machines: Vec<&str> = machines.map(CapiObject::name).collect();
+        let machines = match machines.as_slice() {
+            [] => "; it has no Machine yet".to_owned(),
+            [one] => format!("; its Machine is {one}"),
+            many => format!("; its Machines are {}", many.join(", ")),
+        };
+        Some(WaitCause::ControlPlane.told(place, format!("{what} to be initialized{machines}"), None))
+    }
+
+    fn replicas(&self, kind: Kind, object: &CapiObject) -> Vec<ExplainedWait> {
+        let place = self.place(kind, object);
+        let (wanted, status) = (object.spec.replicas.unwrap_or(1), &object.status);
+        let mut waits = Vec::new();
+        if status.available_replicas < wanted {
+            let missing = wanted - status.available_replicas;
+            let reason = object.condition("ScalingUp").filter(|one| one.message.contains("blocked"));
+            let reason = reason.map(|one| format!(": {}", short(&one.text()))).unwrap_or_default();
+            waits.push(WaitCause::Machines.told(
+                &place,
+                format!("{missing} of {wanted} machines to be available{reason}"),
+                None,
+            ));
+        }
+        if status.replicas > wanted {
+            let text = format!("{} machines to be deleted", status.replicas - wanted);
+            waits.push(WaitCause::Machines.told(&place, text, None));
+        }
+        if let Some(rolling) = object.condition("RollingOut").filter(|one| one.is_true()) {
+            waits.push(WaitCause::Rollout.told(&place, format!("its rollout: {}", short(&rolling.text())), None));
+        }
+        waits
+    }
+
+    fn machine(&self, machine: &CapiObject) -> Vec<ExplainedWait> {
+        let place = self.place(Kind::Machine, machine);
+        let mut waits = match machine.status.node_ref.name.is_empty() {
+            true => self.creation(machine, &place),
+            false => self.health(machine, &place),
+        };
+        if let Some(check) =
+            machine.lacks("HealthCheckSucceeded").filter(|_| machine.lacks("OwnerRemediated").is_some())
+        {
+            let text = format!("its owner to replace it: {}", short(&check.text()));
+            waits.push(WaitCause::Remediation.told(&place, text, None));
+        }
+        waits
+    }
+
+    fn creation(&self, machine: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
+        let cluster = match self.objects.cluster_of(machine) {
+            ObjectLookup::Missing => {
+                let text = format!("Cluster {}, which does not exist", machine.cluster_name());
+                return vec![WaitCause::Core.told(place, text, None)];
+            }
+            cluster => cluster.known(),
+        };
+        if let Some(cluster) = cluster.filter(|cluster| !cluster.is_provisioned()) {
+            return vec![self.cluster_infrastructure(cluster, place)];
+        }
+        if let Some(wait) = self.bootstrap(machine, cluster, place) {
+            return vec![wait];
+        }
+        let infrastructure = self.infrastructure(machine, place);
+        if !infrastructure.is_empty() {
+            return infrastructure;
+        }
+        let control_plane = cluster.and_then(|cluster| self.control_plane(cluster, place));
+        match control_plane.filter(|_| !machine.is_control_plane()) {
+            Some(wait) => vec![wait],
+            None => {
+                let health = machine.lacks("NodeHealthy").filter(|one| !NOT_LOOKED.contains(&one.reason.as_str()));
+                let reason = health.map(|one| format!(": {}", short(&one.text()))).unwrap_or_default();
+                vec![WaitCause::NodeJoin.told(place, format!("its Node to join{reason}"), None)]
+            }
+        }
+    }
+
+    /// The wait for bootstrap data, without which no VM is created.
+    fn bootstrap(
+        &self,
+        machine: &CapiObject,
+        cluster: Option<&CapiObject>,
+        place: &WaitingObject<'_>,
+    ) -> Option<ExplainedWait> {
+        let infrastructure = self.objects.see(Kind::MCMMachine, &machine.spec.infrastructure_ref.name).known();
+        let has_vm = infrastructure.is_some_and(|one| !one.spec.provider_id.is_empty());
+        if machine.spec.bootstrap.data_secret_name.is_some() || has_vm {
+            return None;
+        }
+        let control_plane = cluster.and_then(|cluster| self.control_plane(cluster, place));
+        if let Some(wait) = control_plane.filter(|_| !machine.is_control_plane()) {
+            return Some(wait);
+        }
+        let config = &machine.spec.bootstrap.config_ref;
+        let reason = machine.lacks("BootstrapConfigReady").map(CapiCondition::text).filter(|text| !text.is_empty());
+        let reason = reason.map(|reason| format!(": {}", short(&reason))).unwrap_or_default();
+        let text = match config.name.as_str() {
+            "" => "its bootstrap data: spec.bootstrap names neither a Secret nor a config".to_owned(),
+            name => format!("its bootstrap data from {} {name}{reason}", config.kind),
+        };
+        let mut told = WaitCause::Bootstrap.told(place, text, None);
+        if config.name.is_empty() {
+            told.end = WaitEnd::User;
+        }
+        Some(told)
+    }
+
+    fn infrastructure(&self, machine: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
+        let reference = &machine.spec.infrastructure_ref;
+        let condition = machine.lacks("InfrastructureReady");
+        let reason = condition.map(|one| format!(": {}", short(&one.text()))).unwrap_or_default();
+        let what = format!("{} {}", reference.kind, reference.name);
+        if reference.kind != Kind::MCMMachine.name() {
+            let wait = || WaitCause::OtherProvider.told(place, format!("{what} to be ready{reason}"), None);
+            return condition.map(|_| wait()).into_iter().collect();
+        }
+        match self.objects.see(Kind::MCMMachine, &reference.name) {
+            ObjectLookup::Present(object) => self.mcm_machine(object, place),
+            ObjectLookup::Unknown => condition
+                .map(|_| WaitCause::Vm.told(place, format!("{what} to be ready{reason}"), None))
+                .into_iter()
+                .collect(),
+            ObjectLookup::Missing if condition.is_some_and(|one| one.reason == "ObjectDeleted") => {
+                let text = format!("{what}, which was deleted with its VM: delete the Machine");
+                vec![WaitCause::Obstacle.told(place, text, None)]
+            }
+            ObjectLookup::Missing => vec![WaitCause::Core.told(place, format!("{what}, which does not exist"), None)],
+        }
+    }
+
+    /// The waits of the VM of a Machine.
+    fn mcm_machine(&self, object: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
+        self.provided(Kind::MCMMachine, object, place, |text| match object.lacks("LoadBalancerRegistered") {
+            Some(registered) if is_of_load_balancer(object, registered) => {
+                let text = format!("the load balancer of the control plane: {}", short(&registered.text()));
+                vec![WaitCause::LoadBalancer.told(place, text, None)]
+            }
+            _ => self.vm(object, place, text),
+        })
+    }
+
+    /// The waits of the VMs of an object of the provider. `others` gives them for reasons of `Ready` that name no cause.
+    fn provided(
+        &self,
+        kind: Kind,
+        object: &CapiObject,
+        place: &WaitingObject<'_>,
+        others: impl FnOnce(&str) -> Vec<ExplainedWait>,
+    ) -> Vec<ExplainedWait> {
+        if object.has_pause() {
+            return self.paused(kind, object).into_iter().collect();
+        }
+        let Some(ready) = object.condition("Ready") else { return vec![unseen(kind, object, place)] };
+        if ready.is_true() && !object.is_deleting() {
+            return Vec::new();
+        }
+        let text = short(&ready.text());
+        let cause = match ready.reason.as_str() {
+            "WaitingForOwner" | "WaitingForCluster" | "WaitingForMCMObjects" => WaitCause::Core,
+            "WaitingForClusterInfrastructureReady" | "WaitingForClusterNetwork" => WaitCause::ClusterInfrastructure,
+            "WaitingForBootstrapData" => WaitCause::Bootstrap,
+            "MachineControllerManagerActive" | "ReplicasNotManagedElsewhere" => WaitCause::Obstacle,
+            "NotConnected" => WaitCause::Connection,
+            reason if OF_CLASS.contains(&reason) => WaitCause::Class,
+            reason if OF_USER.contains(&reason) => WaitCause::Obstacle,
+            _ => return others(&text),
+        };
+        let subject = if kind == Kind::MCMMachine { "its VM" } else { "its VMs" };
+        vec![cause.told(place, completed(subject, &text), None)]
+    }
+
+    /// The waits of the MCM Machine; without one, the condition of the MCMMachine.
+    fn vm(&self, object: &CapiObject, place: &WaitingObject<'_>, text: &str) -> Vec<ExplainedWait> {
+        let native = self.native(object);
+        if let Some(native) = native.as_ref().filter(|native| !native.waits.is_empty()) {
+            return native.waits.clone();
+        }
+        let next = native.as_ref().and_then(|native| native.next.first());
+        let text = match (next, object.is_deleting()) {
+            (Some(step), _) => format!("its VM: next is to {}: {}", step.action, step.reason),
+            (None, true) => format!("its VM to be deleted: {text}"),
+            (None, false) => format!("its VM to be created: {text}"),
+        };
+        vec![WaitCause::Vm.told(place, text, None)]
+    }
+
+    /// The answer for the MCM Machine of an MCMMachine; `None` if there is none.
+    pub fn native(&self, object: &CapiObject) -> Option<ObjectAnswer> {
+        let name = match object.status.machine_ref.name.as_str() {
+            "" => object.name(),
+            name => name,
+        };
+        self.facts.machines.contains_key(name).then(|| self.facts.answer(&self.facts.subject(MACHINE, name)))
+    }
+
+    fn health(&self, machine: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
+        let infrastructure = self.infrastructure(machine, place);
+        if !infrastructure.is_empty() {
+            return infrastructure;
+        }
+        let node = &machine.status.node_ref.name;
+        if let Some(health) = machine.lacks("NodeHealthy") {
+            let text = short(&health.text());
+            return vec![match health.reason.as_str() {
+                reason if NOT_LOOKED.contains(&reason) => WaitCause::Connection.told(
+                    place,
+                    format!("the workload cluster to answer about Node {node}: {text}"),
+                    None,
+                ),
+                _ => WaitCause::NodeHealth.told(place, format!("Node {node} to become healthy: {text}"), None),
+            }];
+        }
+        let available = machine.lacks("Available").filter(|one| one.reason == "WaitingForMinReadySeconds");
+        if available.is_some() {
+            let text = "it to be ready for minReadySeconds";
+            return vec![WaitCause::Machines.told(place, text, None)];
+        }
+        let ready = machine.lacks("Ready").filter(|one| !one.message.is_empty());
+        ready
+            .map(|one| WaitCause::Core.told(place, format!("its conditions: {}", short(&one.text())), None))
+            .into_iter()
+            .collect()
+    }
+
+    fn deletion_of_machine(&self, machine: &CapiObject) -> Vec<ExplainedWait> {
+        let place = self.place(Kind::Machine, machine);
+        let Some(deleting) = machine.condition("Deleting").filter(|one| one.is_true()) else {
+            return vec![WaitCause::Deletion.told(&place, "Cluster API core to act on its deletion", None)];
+        };
+        let text = short(&deleting.text());
+        let node = &machine.status.node_ref.name;
+        let wait = match deleting.reason.as_str() {
+            "WaitingForPreDrainHook" | "WaitingForPreTerminateHook" => WaitCause::Hook.told(&place, text, None),
+            "DrainingNode" => {
+                // The first line only names the start.
+                let lines: Vec<&str> =
+                    deleting.message.lines().skip(1).map(|line| line.trim_start_matches("* ")).collect();
+                let pods = if lines.is_empty() { text } else { short(&lines.join(" ")) };
+                WaitCause::Drain.told(&place, format!("Node {node} to be drained: {pods}"), machine.drain_ends())
+            }
+            "WaitingForVolumeDetach" => {
+                WaitCause::Volumes.told(&place, format!("volumes of Node {node}: {text}"), None)
+            }
+            "WaitingForInfrastructureDeletion" => {
+                let object = self.objects.see(Kind::MCMMachine, &machine.spec.infrastructure_ref.name).known();
+                return match object {
+                    Some(object) => self.mcm_machine(object, &place),
+                    None => vec![WaitCause::Deletion.told(&place, text, None)],
+                };
+            }
+            _ => WaitCause::Deletion.told(&place, text, None),
+        };
+        vec![wait]
+    }
+
+    fn deletion(&self, kind: Kind, object: &CapiObject) -> Vec<ExplainedWait> {
+        let place = self.place(kind, object);
+        let deleting = object.condition("Deleting").filter(|one| one.is_true());
+        let text = match (deleting, object.lacks("Ready")) {
+            (Some(one), _) | (None, Some(one)) => short(&one.text()),
+            (None, None) => "its parts to be deleted".to_owned(),
+        };
+        vec![WaitCause::Deletion.told(&place, text, None)]
+    }
+
+    fn pool(&self, pool: &CapiObject) -> Vec<ExplainedWait> {
+        let place = self.place(Kind::MachinePool, pool);
+        if let Some(cluster) = self.objects.cluster_of(pool).known().filter(|cluster| !cluster.is_provisioned()) {
+            return vec![self.cluster_infrastructure(cluster, &place)];
+        }
+        let reference = &pool.spec.template.spec.infrastructure_ref;
+        let own = (reference.kind == Kind::MCMMachinePool.name())
+            .then(|| self.objects.see(Kind::MCMMachinePool, &reference.name).known())
+            .flatten();
+        let waits = own.map(|own| self.mcm_pool(own, &place)).unwrap_or_default();
+        let (wanted, nodes) = (pool.spec.replicas.unwrap_or(1), pool.status.node_refs.len());
+        let nodes = i32::try_from(nodes).unwrap_or(i32::MAX);
+        if waits.is_empty() && nodes != wanted {
+            let text = format!("{nodes} Nodes to be {wanted}");
+            return vec![WaitCause::Machines.told(&place, text, None)];
+        }
+        waits
+    }
+
+    fn mcm_pool(&self, object: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
+        self.provided(Kind::MCMMachinePool, object, place, |text| {
+            let natives = self.deployments_of(object.name()).into_iter().flat_map(|native| native.waits);
+            let natives: Vec<ExplainedWait> = natives.collect();
+            if natives.is_empty() { vec![WaitCause::Vm.told(place, text, None)] } else { natives }
+        })
+    }
+
+    /// The answers for the MCM MachineDeployments of an MCMMachinePool.
+    pub fn deployments_of(&self, pool: &str) -> Vec<ObjectAnswer> {
+        let is_of = |deployment: &&mcm_api::machine::MachineDeployment| {
+            deployment.labels().get(labels::POOL).is_some_and(|name| name == pool)
+        };
+        let of_pool = self.facts.deployments.values().filter(is_of);
+        of_pool.map(|one| self.facts.answer(&self.facts.subject(DEPLOYMENT, &one.name_any()))).collect()
+    }
+
+    fn readiness(&self, kind: Kind, object: &CapiObject) -> Vec<ExplainedWait> {
+        let place = self.place(kind, object);
+        match object.condition("Ready") {
+            Some(ready) if ready.is_true() => Vec::new(),
+            Some(ready) => vec![WaitCause::ClusterInfrastructure.told(
+                &place,
+                completed("its infrastructure", &short(&ready.text())),
+                None,
+            )],
+            None if object.status.initialization.provisioned => Vec::new(),
+            None => vec![unseen(kind, object, &place)],
+        }
+    }
+
+    /// How an object is, from what it waits for.
+    pub fn verdict(waits: &[ExplainedWait]) -> ObjectVerdict {
+        match waits {
+            [] => ObjectVerdict::Settled,
+            waits if waits.iter().any(|wait| wait.end == WaitEnd::User) => ObjectVerdict::Blocked,
+            _ => ObjectVerdict::Waiting,
+        }
+    }
+}
+
+/// The wait for the provider, which has set no condition.
+fn unseen(kind: Kind, object: &CapiObject, place: &WaitingObject<'_>) -> ExplainedWait {
+    WaitCause::Provider.told(place, format!("the provider to act on {} {}", kind.name(), object.name()), None)
+}
+
+/// Whether the load balancer is next: the VM exists, or is deleted only after it left.
+fn is_of_load_balancer(object: &CapiObject, registered: &CapiCondition) -> bool {
+    let has_vm = object.condition("VMProvisioned").is_some_and(CapiCondition::is_true);
+    has_vm && !object.is_deleting() || object.is_deleting() && registered.reason == "Deregistering"
+}
+
+/// The message of a condition, so that it completes "waits for".
+fn completed(subject: &str, message: &str) -> String {
+    match message.strip_prefix("Waiting for ") {
+        Some(rest) => rest.to_owned(),
+        None => format!("{subject}: {message}"),
+    }
+}
+
+impl CapiObject {
+    /// Whether the infrastructure of a Cluster is or was complete.
+    fn is_provisioned(&self) -> bool {
+        self.status.initialization.infrastructure_provisioned || self.spec.infrastructure_ref.name.is_empty()
+    }
+}

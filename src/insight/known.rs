@@ -1,0 +1,151 @@
+//! The state of each object, as its status says. Pure.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::story::{DEPLOYMENT, MACHINE, NamespaceFacts, SET, budget_in};
+use crate::terminal::{ago, short};
+use mcm_api::{
+    GoDuration,
+    machine::{Machine, MachineDeployment, MachineSet, OperationState},
+};
+use mcm_rules::plan::{SubjectRef, Wait, WaitKind};
+
+impl NamespaceFacts {
+    pub fn known(&self, object: &SubjectRef) -> ReportedState {
+        let name = &object.name;
+        let known = match object.kind.as_str() {
+            DEPLOYMENT => self.deployments.get(name).map(of_deployment),
+            SET => self.sets.get(name).map(|set| ReportedState { owners: self.owners(set), ..of_set(set) }),
+            MACHINE => {
+                let of = |machine| ReportedState { owners: self.owners(machine), ..of_machine(machine, self.now) };
+                self.machines.get(name).map(of)
+            }
+            _ => None,
+        };
+        known.unwrap_or_default()
+    }
+
+    /// Owners, up to the deployment.
+    fn owners(&self, object: &impl ResourceExt) -> Vec<SubjectRef> {
+        let Some(owner) = object.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+            return Vec::new();
+        };
+        let subject = self.subject(&owner.kind, &owner.name);
+        let above = match owner.kind.as_str() {
+            SET => self.sets.get(&owner.name).map(|set| self.owners(set)),
+            _ => None,
+        };
+        [subject].into_iter().chain(above.unwrap_or_default()).collect()
+    }
+}
+
+/// The state of an object, as its status says.
+#[derive(Default)]
+pub struct ReportedState {
+    pub state: String,
+    pub since: Option<Timestamp>,
+    pub failed: Option<String>,
+    /// A wait that its status shows.
+    pub shown: Option<Wait>,
+    pub owners: Vec<SubjectRef>,
+}
+
+/// The condition of a Machine whose drain makes no progress.
+const DRAIN_BLOCKED: &str = "DrainBlocked";
+
+/// The beginning of `lastOperation.description` of a Machine whose creation needs something.
+const NEEDS: &str = "Waiting for ";
+/// The end of `lastOperation.description` while a Node is drained.
+const DRAINS: &str = "Initiate node drain";
+
+/// The wait that the status of a Machine shows: a drain without progress, something that its creation needs, or a failed call of
+/// the cloud.
+fn shown_wait(machine: &Machine) -> Option<Wait> {
+    let status = machine.status.clone().unwrap_or_default();
+    let deleted = machine.metadata.deletion_timestamp.as_ref();
+    let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed);
+    let forced = deleted.zip(timeout).and_then(|(deleted, timeout)| deleted.0.checked_add(timeout).ok());
+    let eviction = |text: &str| Some(Wait { kind: WaitKind::Eviction, text: eviction_text(text), until: forced });
+    let last = status.last_operation;
+    let text = last.description.trim_end_matches(DRAINS).trim();
+    if let Some(blocked) = status.conditions.iter().find(|one| one.type_ == DRAIN_BLOCKED && one.status == "True") {
+        return eviction(blocked.message.as_deref().unwrap_or_default());
+    }
+    if deleted.is_some() && text.len() < last.description.len() && text.contains("disruption budget") {
+        return eviction(text);
+    }
+    if let Some(needed) = text.strip_prefix(NEEDS) {
+        let kind = if needed.to_lowercase().contains("secret") { WaitKind::Secret } else { WaitKind::MachineWrite };
+        return Some(Wait { kind, text: short(needed), until: None });
+    }
+    let text = match error_of_cloud(text) {
+        Some((code, message)) => format!("the next attempt, after {code}: {}", short(message)),
+        None => format!("the next attempt: {}", short(text)),
+    };
+    let wait = || Wait { kind: WaitKind::DriverRetry, text, until: None };
+    (last.state == Some(OperationState::Failed)).then(wait)
+}
+
+/// The wait for an eviction. The name of the budget comes first: narrow screens show the beginning.
+fn eviction_text(text: &str) -> String {
+    let Some((namespace, name)) = budget_in(text) else { return format!("pods to be evicted: {}", short(text)) };
+    let is_never = ["although all its pods are healthy", "is misconfigured"].iter().any(|words| text.contains(words));
+    let never = if is_never {
+        ", which it never does: lower its minAvailable, raise its maxUnavailable, or add replicas"
+    } else {
+        ""
+    };
+    format!("budget {namespace}/{name} to allow an eviction{never}")
+}
+
+/// Code and message of an error of the cloud, in the form that it has in a status.
+fn error_of_cloud(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once("error: code = [")?;
+    let (code, rest) = rest.split_once("] message = [")?;
+    Some((code, rest.strip_suffix(']').unwrap_or(rest)))
+}
+
+fn of_deployment(deployment: &MachineDeployment) -> ReportedState {
+    let status = deployment.status.clone().unwrap_or_default();
+    let wanted = deployment.spec.replicas;
+    let state = format!(
+        "{} of {wanted} machines updated, {} available, {} in total",
+        status.updated_replicas, status.available_replicas, status.replicas
+    );
+    let since = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
+    let since = since.and_then(|condition| condition.last_update_time.as_ref()).map(|time| time.0);
+    let failed = status.failed_machines.first().map(|summary| {
+        let text = summary.last_operation.description.as_str();
+        format!("{}: {}", summary.name, error_of_cloud(text).map_or(text, |(_, message)| message))
+    });
+    ReportedState { state, since, failed, ..ReportedState::default() }
+}
+
+fn of_set(set: &MachineSet) -> ReportedState {
+    let status = set.status.clone().unwrap_or_default();
+    let state =
+        format!("{} of {} machines, {} available", status.replicas, set.spec.replicas, status.available_replicas);
+    ReportedState { state, ..ReportedState::default() }
+}
+
+fn of_machine(machine: &Machine, now: Timestamp) -> ReportedState {
+    let status = machine.status.clone().unwrap_or_default();
+    let deleted = machine.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    let phase = status.current_status.phase;
+    let state = match (deleted, phase.as_str()) {
+        (Some(_), _) => "Terminating".to_owned(),
+        (None, "") => "new".to_owned(),
+        (None, phase) => phase.to_owned(),
+    };
+    let since = deleted.or_else(|| status.current_status.last_update_time.as_ref().map(|time| time.0));
+    let last = status.last_operation;
+    let failed = (last.state == Some(OperationState::Failed)).then(|| {
+        let age = last.last_update_time.as_ref().map(|time| format!(", {} ago", ago(now, time.0))).unwrap_or_default();
+        let code = if last.error_code.is_empty() { String::new() } else { format!(" ({})", last.error_code) };
+        let text = error_of_cloud(&last.description).map_or(last.description.as_str(), |(_, message)| message);
+        format!("{}{code}{age}", short(text))
+    });
+    let since = since.or_else(|| machine.creation_timestamp().map(|time| time.0));
+    ReportedState { state, since, failed, shown: shown_wait(machine), owners: Vec::new() }
+}

@@ -1,0 +1,28 @@
+//! Answers about the objects of a namespace: facts, what each object waits for and why, and what a change would do. Everything but
+//! the readers ([`read_only`], [`reader`], [`memory`] and [`cluster_api::observe`]) and the rehearsal is pure.
+
+#![allow(missing_docs, reason = "the product alone uses this crate: a name such as namespace needs no line")]
+// `clippy.toml` allows numbers and the clocks of the process. What is left are the times that objects contain: adding to them
+// panics at the end of time, so it has to be `checked_add`.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::disallowed_methods))]
+
+mod cause;
+pub mod class;
+pub mod cluster_api;
+pub mod error;
+pub mod family;
+mod known;
+mod manager;
+pub mod memory;
+pub mod ownerless;
+pub mod plan;
+pub mod progress;
+pub mod read_only;
+pub mod reader;
+pub mod rehearsal;
+pub mod report;
+pub mod story;
+pub mod table;
+pub mod terminal;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

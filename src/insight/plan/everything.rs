@@ -1,0 +1,91 @@
+//! The objects of a plan without a change, in one namespace or in all. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{
+    answer::{Plan, SettledCounts},
+    change::{ChangeContent, PlannedChange},
+};
+use crate::story::{DEPLOYMENT, NamespaceFacts, SET};
+use mcm_api::machine::MachineSet;
+use mcm_controllers::object::owner::controller_of;
+
+/// The note of a plan without objects.
+const NOTHING: &str = "there are no MachineDeployments and no MachineSets";
+/// Namespaces that a note names.
+const MOST_NAMED: usize = 3;
+
+/// Every deployment, and every set without one, as it is; with a note if there is none.
+pub fn changes(facts: &NamespaceFacts) -> (Vec<PlannedChange>, Vec<String>) {
+    let is_alone = |set: &MachineSet| controller_of(&set.metadata).is_none();
+    let alone = facts.sets.iter().filter(|(_, set)| is_alone(set)).map(|(name, _)| (SET, name));
+    let all = facts.deployments.keys().map(|name| (DEPLOYMENT, name)).chain(alone);
+    let changes: Vec<PlannedChange> =
+        all.map(|(kind, name)| PlannedChange { kind, name: name.clone(), wish: ChangeContent::Nothing }).collect();
+    let nothing = format!("{NOTHING} in namespace {}", facts.namespace);
+    let notes = if changes.is_empty() { vec![nothing] } else { Vec::new() };
+    (changes, notes)
+}
+
+/// One plan of those of several namespaces. Namespaces that the user may not read are named.
+pub fn joined(now: Timestamp, plans: Vec<(String, Plan)>, refused: &BTreeMap<String, String>) -> Plan {
+    let (mut objects, mut notes, mut flags) = (Vec::new(), NamespacedNotes::default(), NamespacedNotes::default());
+    let (mut settled, count) = (SettledCounts::default(), plans.len());
+    for (namespace, plan) in plans {
+        let SettledCounts { deployments, sets } = plan.settled.unwrap_or_default();
+        settled.deployments += deployments;
+        settled.sets += sets;
+        objects.extend(plan.objects);
+        plan.notes.into_iter().for_each(|note| notes.add(note, &namespace));
+        plan.flags.into_iter().for_each(|source| flags.add(source, &namespace));
+    }
+    let mut unread = NamespacedNotes::default();
+    refused.iter().for_each(|(namespace, refusal)| unread.add(format!("not read ({refusal})"), namespace));
+    let mut texts = [unread.texts(usize::MAX), notes.texts(count)].concat();
+    if count == 0 && refused.is_empty() {
+        texts.push(NOTHING.to_owned());
+    }
+    let plan = Plan::from_objects(now, objects, texts);
+    Plan {
+        complete: plan.complete && refused.is_empty(),
+        flags: Some(flags.texts(count).join("; ")).filter(|text| !text.is_empty()),
+        settled: Some(settled),
+        unread: refused.keys().cloned().collect(),
+        ..plan
+    }
+}
+
+/// Texts with the namespaces for which they hold, in the order in which they are first met.
+#[derive(Default)]
+struct NamespacedNotes(Vec<(String, Vec<String>)>);
+
+impl NamespacedNotes {
+    fn add(&mut self, text: String, namespace: &str) {
+        match self.0.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, namespaces)) => namespaces.push(namespace.to_owned()),
+            None => self.0.push((text, vec![namespace.to_owned()])),
+        }
+    }
+
+    /// Each text with its namespaces. One that holds for all namespaces names none.
+    fn texts(&self, count: usize) -> Vec<String> {
+        let text = |(text, namespaces): &(String, Vec<String>)| match namespaces.len() {
+            all if all == count => text.clone(),
+            _ => format!("{}: {text}", named(namespaces)),
+        };
+        self.0.iter().map(text).collect()
+    }
+}
+
+/// Such as `namespaces a, b, c and 4 more`.
+fn named(namespaces: &[String]) -> String {
+    let shown = namespaces.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = namespaces.len().saturating_sub(MOST_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{} {shown}{more}", if namespaces.len() == 1 { "namespace" } else { "namespaces" })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! The plan of a change: what it would do to machines, before it is made.
+
+pub mod answer;
+pub mod change;
+pub mod everything;
+pub mod fields;
+mod fold;
+mod live;
+mod obstacles;
+pub mod outcome;
+pub mod planner;
+mod rehearse;
+pub mod report;

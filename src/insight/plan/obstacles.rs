@@ -1,0 +1,251 @@
+//! Obstacles of a change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use super::{
+    answer::{Action, BlockerRemedy, BlockerSeverity, ObjectPlan, PlanBlocker, PlanVerdict},
+    outcome::brief,
+};
+use crate::{reader, rehearsal::record::RehearsalWait, story::filled};
+use mcm_api::{
+    GoDuration, labels,
+    machine::{Machine, MachineClass, MachineDeployment, StrategyType},
+    selector::Selector,
+};
+use mcm_controllers::machine_class::secret_refs;
+use mcm_driver_host::{DriverCatalogue, NotValidated};
+use mcm_rules::plan::{SubjectRef, WaitKind, counted, guide::WaitEnd};
+
+/// The most texts of waits.
+const MOST: usize = 5;
+
+fn blocker(kind: &str, severity: BlockerSeverity, subject: String, text: String) -> PlanBlocker {
+    PlanBlocker { wait_kind: kind.to_owned(), severity, subject, text, remedies: Vec::new() }
+}
+
+/// The waits at the end of a rehearsal that no controller ends, one for each text.
+pub fn of_waits(waits: &[RehearsalWait], namespace: &str) -> Vec<PlanBlocker> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for told in waits {
+        let guide = told.wait.kind.guide();
+        let is_ours = matches!(guide.end, WaitEnd::Routine | WaitEnd::Controllers);
+        // A rehearsed Node always joins: a Machine that waits for one waits for something else. A pause is in the way of the whole plan.
+        let is_elsewhere = matches!(told.wait.kind, WaitKind::NodeJoin | WaitKind::Paused);
+        if is_ours || is_elsewhere || !seen.insert((told.kind, told.wait.text.clone())) {
+            continue;
+        }
+        let severity = if guide.end == WaitEnd::User { BlockerSeverity::Blocks } else { BlockerSeverity::Delays };
+        let text = format!("at the end, {} waits for {}", told.name, told.wait.text);
+        let object =
+            SubjectRef { kind: told.kind.to_owned(), namespace: namespace.to_owned(), name: told.name.clone() };
+        let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, &object, None, &told.wait.text));
+        let remedies = remedies
+            .map(|remedy| BlockerRemedy { command: remedy.text, danger: format!("{:?}", remedy.danger) })
+            .collect();
+        let subject = format!("{}/{}", told.kind, told.name);
+        let wait_kind = format!("{:?}", told.wait.kind);
+        found.push(PlanBlocker { wait_kind, severity, subject, text, remedies });
+        if found.len() == MOST {
+            break;
+        }
+    }
+    found
+}
+
+/// Facts about the deployment and its machines.
+pub fn of_objects(
+    plan: &ObjectPlan,
+    wanted: Option<&MachineDeployment>,
+    machines: &[&Machine],
+    now: Timestamp,
+) -> Vec<PlanBlocker> {
+    let mut found = Vec::new();
+    let subject = format!("MachineDeployment/{}", plan.name);
+    if let Some(wanted) = wanted {
+        if wanted.spec.paused {
+            let text = "the deployment is paused: a new template waits until spec.paused is false".to_owned();
+            let command = format!(
+                "kubectl patch mcd {} -n {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
+                plan.name, plan.namespace
+            );
+            let remedies = vec![BlockerRemedy { command, danger: "ReplacesMachines".to_owned() }];
+            found.push(PlanBlocker { remedies, ..blocker("", BlockerSeverity::Blocks, subject.clone(), text) });
+        }
+        if wanted.labels().contains_key(labels::FREEZE) {
+            let text = "the deployment is frozen: no machine is created".to_owned();
+            found.push(blocker("ScaleUpBlocked", BlockerSeverity::Blocks, subject.clone(), text));
+        }
+        if let (PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace, Some(bounds)) = (plan.verdict, plan.bounds)
+            && is_without_room(wanted)
+        {
+            let text = format!(
+                "maxSurge and maxUnavailable are both 0: the controllers take maxUnavailable {} instead",
+                bounds.max_unavailable
+            );
+            found.push(blocker("", BlockerSeverity::Delays, subject.clone(), text));
+        }
+        let orchestration =
+            wanted.spec.strategy.in_place_update.as_ref().map(|update| update.orchestration_type.as_str());
+        if plan.verdict == PlanVerdict::UpdatesInPlace && orchestration == Some("Manual") {
+            let text = format!("a user has to select each Node: label it with {}", labels::SELECTED_FOR_UPDATE);
+            found.push(blocker("InPlaceUpdate", BlockerSeverity::Blocks, subject, text));
+        }
+    }
+    let goes = plan.machines.iter().filter(|one| matches!(one.action, Action::Replace | Action::Delete));
+    let goes: BTreeSet<&str> = goes.map(|one| one.name.as_str()).collect();
+    for machine in machines {
+        let name = machine.name_any();
+        if let Some(until) = machine.preserved_until(now).filter(|_| goes.contains(name.as_str())) {
+            let text = format!("{name} is preserved until {until:.0}: it is deleted last");
+            found.push(blocker("Preservation", BlockerSeverity::Delays, format!("Machine/{name}"), text));
+        }
+    }
+    found
+}
+
+/// Both amounts are written as zero.
+fn is_without_room(deployment: &MachineDeployment) -> bool {
+    let strategy = &deployment.spec.strategy;
+    let amounts = match strategy.kind() {
+        Some(StrategyType::RollingUpdate) => {
+            strategy.rolling_update.as_ref().map(|one| (&one.max_surge, &one.max_unavailable))
+        }
+        Some(StrategyType::InPlaceUpdate) => {
+            strategy.in_place_update.as_ref().map(|one| (&one.max_surge, &one.max_unavailable))
+        }
+        _ => None,
+    };
+    let is_zero = |amount: &Option<IntOrString>| match amount {
+        Some(IntOrString::Int(number)) => *number == 0,
+        Some(IntOrString::String(text)) => text.trim_end_matches('%') == "0",
+        None => false,
+    };
+    amounts.is_some_and(|(surge, unavailable)| is_zero(surge) && is_zero(unavailable))
+}
+
+/// Faults of the class of the machines that are created.
+pub fn of_class(
+    name: &str,
+    class: Option<&MachineClass>,
+    drivers: &DriverCatalogue,
+    missing_secrets: &BTreeSet<String>,
+) -> Vec<PlanBlocker> {
+    let subject = format!("MachineClass/{name}");
+    let Some(class) = class else {
+        let text = format!("class {name} does not exist: no machine can be created");
+        return vec![blocker("Class", BlockerSeverity::Blocks, subject, text)];
+    };
+    let mut found = Vec::new();
+    match drivers.validate(class) {
+        Ok(problems) => {
+            if !problems.errors.is_empty() {
+                let text = format!("class {name} is invalid: {}", problems.error_text());
+                found.push(blocker("Class", BlockerSeverity::Blocks, subject.clone(), text));
+            }
+        }
+        Err(NotValidated::Unknown(_)) => {
+            let provider = &class.provider;
+            let text = format!("class {name} was not checked: this build has no driver for provider {provider:?}");
+            found.push(blocker("", BlockerSeverity::Delays, subject.clone(), text));
+        }
+        Err(NotValidated::NotYet) => {}
+    }
+    for secret in secret_refs(class).filter(|secret| missing_secrets.contains(&secret.name)) {
+        let text = format!("Secret {} of class {name} does not exist: no machine can be created", secret.name);
+        found.push(blocker("Secret", BlockerSeverity::Blocks, format!("Secret/{}", secret.name), text));
+    }
+    found
+}
+
+/// A budget that never allows an eviction, and the Nodes of its pods.
+pub struct BlockingBudget {
+    name: String,
+    desired: i32,
+    expected: i32,
+    nodes: BTreeSet<String>,
+}
+
+/// The budgets of a target cluster that never allow an eviction.
+///
+/// # Errors
+/// Budgets or pods may not be listed.
+pub async fn strict_budgets(target: &Client) -> Result<Vec<BlockingBudget>> {
+    let mut found = Vec::new();
+    for budget in reader::pages::<PodDisruptionBudget>(&Api::all(target.clone()), ListParams::default()).await? {
+        let status = budget.status.clone().unwrap_or_default();
+        let is_strict = status.disruptions_allowed == 0
+            && status.expected_pods > 0
+            && status.desired_healthy >= status.expected_pods;
+        let spec = budget.spec.clone().unwrap_or_default();
+        let Some(selector) = Selector::parse(spec.selector.as_ref()).ok().filter(|_| is_strict) else { continue };
+        let namespace = budget.namespace().unwrap_or_default();
+        let pods = reader::pages::<Pod>(&Api::namespaced(target.clone(), &namespace), ListParams::default()).await?;
+        let covered = pods.into_iter().filter(|pod| selector.matches(pod.metadata.labels.as_ref()));
+        found.push(BlockingBudget {
+            name: format!("{namespace}/{}", budget.name_any()),
+            desired: status.desired_healthy,
+            expected: status.expected_pods,
+            nodes: covered.filter_map(|pod| pod.spec?.node_name).collect(),
+        });
+    }
+    Ok(found)
+}
+
+/// The budgets that hold the drains of a plan.
+pub fn of_budgets(
+    plan: &ObjectPlan,
+    budgets: &[BlockingBudget],
+    machines: &[&Machine],
+    default_timeout: GoDuration,
+) -> Vec<PlanBlocker> {
+    let nodes: BTreeMap<String, &Machine> = machines.iter().map(|machine| (machine.name_any(), *machine)).collect();
+    let drained: Vec<&Machine> = plan
+        .machines
+        .iter()
+        .filter(|machine| machine.action != Action::Keep)
+        .filter_map(|machine| nodes.get(&machine.name).copied())
+        .collect();
+    let mut found = Vec::new();
+    for budget in budgets {
+        let held: Vec<_> = drained
+            .iter()
+            .filter(|machine| machine.node_name().is_some_and(|node| budget.nodes.contains(node)))
+            .collect();
+        let Some(first) = held.first() else { continue };
+        let timeout = brief(first.spec.configuration.drain_timeout.unwrap_or(default_timeout));
+        let text = format!(
+            "budget {} needs {} of {} pods: it never allows an eviction. {} would be forced after {timeout}",
+            budget.name,
+            budget.desired,
+            budget.expected,
+            counted(held.len(), "drain")
+        );
+        found.push(blocker("Eviction", BlockerSeverity::Blocks, format!("PodDisruptionBudget/{}", budget.name), text));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcm_rules::plan::Wait;
+
+    #[test]
+    fn remedies_of_waits_are_for_the_object_that_waits() {
+        let wait = Wait { kind: WaitKind::ScaleUpBlocked, text: "the set to be unfrozen".to_owned(), until: None };
+        let told = |kind: &'static str, name: &str| RehearsalWait { kind, name: name.to_owned(), wait: wait.clone() };
+        let found = of_waits(&[told("MachineSet", "pool-1")], "demo");
+        let commands: Vec<&str> = found[0].remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+        assert_eq!(commands[0], "kubectl get machineset pool-1 -n demo -o yaml");
+        assert_eq!(of_waits(&[told("Machine", "pool-1-a")], "demo")[0].remedies, []);
+    }
+}

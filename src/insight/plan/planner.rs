@@ -1,0 +1,395 @@
+//! Plans changes: plays the controllers of each object, and looks for what is in the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{
+    answer::{self, FieldEffect, ObjectPlan, Plan, PlanSummary, PlanVerdict},
+    change::{self, ChangeContent, ChangedObject, PlannedChange, secret_exists},
+    fields::{ValueDifference, differences, to_value},
+    fold::{self, MachineFold, WholeDeployment},
+    live, obstacles,
+    outcome::{self, PlannedDeployment},
+    rehearse::RehearsalFacts,
+};
+use crate::{
+    read_only::ReadOnly,
+    rehearsal::play::DeploymentWrite,
+    story::{ByName, CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
+};
+use mcm_api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
+use mcm_controllers::{
+    machine_class::secret_refs,
+    machine_deployment::{bounds_of, keeps_machines},
+};
+use mcm_rules::plan::counted;
+use mcm_runtime::cell::UnreadKind;
+
+/// The kinds without which it is not known what a deployment has.
+const NEEDED: [&str; 3] = ["machinesets", "machines", "machineclasses"];
+/// The most machines of a deployment that is planned.
+const MOST_MACHINES: usize = 10_000;
+
+/// Plans changes of objects of one namespace, beside which there are new Secrets. Nothing is written. With `is_live`, the clouds of
+/// classes are asked.
+///
+/// # Errors
+/// An object cannot be read.
+pub async fn plan_of(
+    cell: &ReadOnly,
+    facts: &NamespaceFacts,
+    changes: &[PlannedChange],
+    new_secrets: BTreeSet<String>,
+    is_live: bool,
+) -> Result<Plan> {
+    let planner = ChangePlanner { is_live, ..ChangePlanner::for_facts(cell, facts, new_secrets).await };
+    planner.plan(changes).await
+}
+
+struct ChangePlanner<'a> {
+    cell: &'a ReadOnly,
+    facts: &'a NamespaceFacts,
+    /// Classes as they will be.
+    classes: ByName<MachineClass>,
+    missing_secrets: BTreeSet<String>,
+    /// Names of Secrets that the files bring.
+    new_secrets: BTreeSet<String>,
+    nodes: Option<Vec<Value>>,
+    budgets: Vec<obstacles::BlockingBudget>,
+    /// The clouds of classes are asked.
+    is_live: bool,
+    notes: Vec<String>,
+}
+
+impl<'a> ChangePlanner<'a> {
+    async fn for_facts(cell: &'a ReadOnly, facts: &'a NamespaceFacts, new_secrets: BTreeSet<String>) -> Self {
+        let mut notes = Vec::new();
+        let nodes = cell.nodes().map(|nodes| nodes.iter().map(|node| to_value(node.as_ref())).collect());
+        if cell.target.is_some() && nodes.is_none() {
+            notes.push("Nodes could not be read: those of running machines are taken for ready".to_owned());
+        }
+        let budgets = match &cell.target {
+            Some(target) => obstacles::strict_budgets(target).await.unwrap_or_else(|error| {
+                notes.push(format!("pods and budgets could not be read, so blocked drains are unknown: {error}"));
+                Vec::new()
+            }),
+            None => Vec::new(),
+        };
+        let mut planner = Self {
+            cell,
+            facts,
+            classes: facts.classes.clone(),
+            missing_secrets: BTreeSet::new(),
+            new_secrets,
+            nodes,
+            budgets,
+            is_live: false,
+            notes,
+        };
+        planner.look_for_secrets(facts.classes.values().cloned().collect()).await;
+        planner
+    }
+
+    async fn plan(mut self, changes: &[PlannedChange]) -> Result<Plan> {
+        let mut plans = Vec::new();
+        // Each class is looked at once, for all objects that use it.
+        let mut in_clouds: BTreeMap<String, Vec<answer::PlanBlocker>> = BTreeMap::new();
+        for change in changes {
+            let version = change::version(self.cell, self.facts, change).await?;
+            self.notes.extend(version.note.clone());
+            let class = version.wanted.clone().filter(|_| change.kind == CLASS);
+            if let Some(Ok(class)) = class.map(serde_json::from_value::<MachineClass>) {
+                self.look_for_secrets(vec![class]).await;
+            }
+            let mut plan = match change.kind {
+                CLASS => self.class(change, &version),
+                _ => self.deployment(change, &version).await,
+            };
+            if let Some((name, class)) = self.class_of_new_vms(&plan, &version).filter(|_| self.is_live) {
+                if !in_clouds.contains_key(name) {
+                    in_clouds.insert(name.to_owned(), live::obstacles(self.cell, name, class).await);
+                }
+                plan.blockers.extend(in_clouds.get(name).into_iter().flatten().cloned());
+            }
+            plans.push(plan);
+        }
+        Ok(Plan::from_objects(self.facts.now, plans, self.notes))
+    }
+
+    /// The class from which an object creates VMs, or that is changed itself, with its name.
+    fn class_of_new_vms<'b>(
+        &'b self,
+        plan: &'b ObjectPlan,
+        version: &'b ChangedObject,
+    ) -> Option<(&'b str, &'b MachineClass)> {
+        let wanted = version.wanted.as_ref()?;
+        let name = match plan.kind.as_str() {
+            CLASS => plan.name.as_str(),
+            _ if plan.summary.create > 0 => wanted["spec"]["template"]["spec"]["class"]["name"].as_str()?,
+            _ => return None,
+        };
+        Some((name, self.classes.get(name)?))
+    }
+
+    async fn look_for_secrets(&mut self, classes: Vec<MachineClass>) {
+        let names: BTreeSet<(String, String)> = classes
+            .iter()
+            .flat_map(secret_refs)
+            .filter(|secret| !secret.name.is_empty())
+            .map(|secret| (secret.namespace.clone(), secret.name.clone()))
+            .collect();
+        let mut is_unknown = false;
+        for (namespace, name) in names {
+            let namespace = if namespace.is_empty() { &self.cell.namespace } else { &namespace };
+            match secret_exists(&self.cell.control, namespace, &name).await {
+                Some(true) => {}
+                Some(false) if self.new_secrets.contains(&name) => {}
+                Some(false) => drop(self.missing_secrets.insert(name)),
+                None => is_unknown = true,
+            }
+        }
+        let note = "Secrets may not be read: those of classes are taken for existing".to_owned();
+        if is_unknown && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// A class replaces no machine.
+    fn class(&mut self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
+        let mut plan =
+            ObjectPlan::without_effect(CLASS, &self.cell.namespace, &change.name, PlanVerdict::ReplacesNothing);
+        if let Some(reason) = &version.refused {
+            return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
+        }
+        let users: Vec<(&String, usize)> = (self.facts.deployments.iter())
+            .filter(|(_, one)| one.spec.template.spec.class.name == change.name)
+            .map(|(name, _)| (name, machines_of(&sets_of(self.facts, DEPLOYMENT, name), self.facts).len()))
+            .collect();
+        for (name, count) in &users {
+            plan.remarks.push(format!(
+                "used by MachineDeployment {name}: {} keep the VMs they have",
+                counted(*count, "machine")
+            ));
+        }
+        let Some(wanted) = &version.wanted else {
+            plan.verdict = PlanVerdict::Deletes;
+            "DELETES the class".clone_into(&mut plan.headline);
+            if !users.is_empty() {
+                plan.remarks.push("a finalizer keeps the class until no machine and no deployment uses it".to_owned());
+            }
+            return plan;
+        };
+        if let Some(live) = &version.live {
+            let changed = differences::<MachineClass>(live, wanted);
+            let effect = |one: &ValueDifference| if one.is_same { FieldEffect::Same } else { FieldEffect::NewMachines };
+            plan.fields = changed.iter().map(|one| one.field(effect(one))).collect();
+            if plan.fields.iter().all(|one| one.effect == FieldEffect::Same) {
+                (plan.verdict, plan.headline) = (PlanVerdict::NoChange, PlanVerdict::NoChange.words().to_owned());
+            } else {
+                let restart = |(name, _): &(&String, usize)| {
+                    format!("to replace them: mcm rollout restart {name} -n {}", self.cell.namespace)
+                };
+                plan.remarks.extend(users.iter().map(restart));
+            }
+        } else {
+            (plan.verdict, plan.headline) = (PlanVerdict::Creates, "CREATES the class".to_owned());
+        }
+        match serde_json::from_value::<MachineClass>(wanted.clone()) {
+            Ok(class) => {
+                let drivers = &self.cell.settings.drivers;
+                plan.blockers = obstacles::of_class(&change.name, Some(&class), drivers, &self.missing_secrets);
+                self.classes.insert(change.name.clone(), class);
+            }
+            Err(error) => {
+                return ObjectPlan { reason: Some(format!("it cannot be decoded: {error}")), ..refused(plan) };
+            }
+        }
+        plan
+    }
+
+    /// The plan for a deployment, or for a set that has none.
+    async fn deployment(&self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
+        let mut plan =
+            ObjectPlan::without_effect(change.kind, &self.cell.namespace, &change.name, PlanVerdict::Unknown);
+        let mut version = version.clone();
+        if let Some(reason) = &version.refused {
+            return ObjectPlan { reason: Some(reason.clone()), ..refused(plan) };
+        }
+        let typed = |value: &Option<Value>| value.as_ref().map(|value| typed(change.kind, value)).transpose();
+        let (live, mut wanted): (Option<MachineDeployment>, Option<MachineDeployment>) =
+            match (typed(&version.live), typed(&version.wanted)) {
+                (Ok(live), Ok(wanted)) => (live, wanted),
+                (Err(error), _) => {
+                    return ObjectPlan { reason: Some(format!("it cannot be decoded: {error}")), ..plan };
+                }
+                (_, Err(error)) => {
+                    return ObjectPlan { reason: Some(format!("it cannot be decoded: {error}")), ..refused(plan) };
+                }
+            };
+        if let (Some(live), Some(wanted), Some(value)) = (&live, &mut wanted, &mut version.wanted)
+            && live.spec.replicas > 0
+            && value["spec"]["replicas"].is_null()
+            && keeps_machines(wanted)
+        {
+            wanted.spec.replicas = live.spec.replicas;
+            value["spec"]["replicas"] = json!(live.spec.replicas);
+            plan.remarks.push(format!("the change removes spec.replicas: the controllers keep {}", live.spec.replicas));
+        }
+        if let Some(Err(reason)) = wanted.as_ref().map(bounds_of) {
+            return ObjectPlan { reason: Some(reason), ..refused(plan) };
+        }
+        let sets = sets_of(self.facts, change.kind, &change.name);
+        if let Some(reason) = self.unknown_part(&change.name, &sets, wanted.as_ref()) {
+            return ObjectPlan { reason: Some(reason), ..plan };
+        }
+        let machines = machines_of(&sets, self.facts);
+        let wished = wanted.as_ref().map_or(0, |wanted| usize::try_from(wanted.spec.replicas).unwrap_or_default());
+        if machines.len().max(wished) > MOST_MACHINES {
+            let reason = format!("more than {MOST_MACHINES} machines are not planned");
+            return ObjectPlan { reason: Some(reason), ..plan };
+        }
+        match self.play(change, &version, [live.as_ref(), wanted.as_ref()], sets, machines, plan.clone()).await {
+            Ok(plan) => plan,
+            Err(failure) => ObjectPlan { reason: Some(failure.to_string()), settles: false, ..plan },
+        }
+    }
+
+    /// Why it is not known which machines a deployment has, or from which class it makes them.
+    fn unknown_part(&self, name: &str, sets: &[&MachineSet], wanted: Option<&MachineDeployment>) -> Option<String> {
+        let is_needed = |one: &&UnreadKind| one.refusal.is_some() && NEEDED.contains(&one.kind.as_str());
+        if let Some(unread) = self.cell.unread.iter().find(is_needed) {
+            return Some(format!("you may not list {}", unread.kind));
+        }
+        let sets: BTreeSet<String> = sets.iter().map(|set| set.name_any()).collect();
+        let is_part = |one: &&UndecodableObject| match (one.kind.as_str(), &one.owner) {
+            (SET, Some(owner)) => owner == name,
+            (MACHINE, Some(owner)) => sets.contains(owner),
+            (CLASS, _) => {
+                let is_used = wanted.is_some_and(|wanted| wanted.spec.template.spec.class.name == one.name);
+                is_used && !self.classes.contains_key(&one.name)
+            }
+            _ => false,
+        };
+        self.facts.unreadable.iter().find(is_part).map(ToString::to_string)
+    }
+
+    async fn play(
+        &self,
+        change: &PlannedChange,
+        version: &ChangedObject,
+        [live, wanted]: [Option<&MachineDeployment>; 2],
+        sets: Vec<&MachineSet>,
+        machines: Vec<&Machine>,
+        mut plan: ObjectPlan,
+    ) -> Result<ObjectPlan, crate::rehearsal::play::RehearsalError> {
+        let is_deployment = change.kind == DEPLOYMENT;
+        let class = wanted.map(|wanted| wanted.spec.template.spec.class.name.clone());
+        let strategy = wanted.and_then(|wanted| wanted.spec.strategy.in_place_update.as_ref());
+        let scene = RehearsalFacts {
+            now: self.facts.now,
+            namespace: &self.cell.namespace,
+            settings: &self.cell.settings,
+            has_target: self.cell.target.is_some(),
+            deployment: version.live.as_ref().filter(|_| is_deployment),
+            sets,
+            classes: self.classes_of(&machines, class.as_deref()),
+            machines: machines.clone(),
+            missing_secrets: &self.missing_secrets,
+            nodes: self.nodes_of(&machines),
+            selects: strategy.is_some_and(|strategy| strategy.orchestration_type == "Manual"),
+            join: outcome::join_of(&machines),
+        };
+        let fields = match (&version.live, &version.wanted, live) {
+            (Some(before), Some(after), Some(live)) => {
+                scene.fields(live, differences::<MachineDeployment>(before, after)).await?
+            }
+            _ => Vec::new(),
+        };
+        let cue = match (&version.live, &version.wanted) {
+            (_, None) => Some(DeploymentWrite::Delete),
+            (None, Some(wanted)) => Some(DeploymentWrite::Create(wanted.clone())),
+            (Some(_), Some(wanted)) => {
+                (change.wish != ChangeContent::Nothing).then(|| DeploymentWrite::Write(wanted.clone()))
+            }
+        };
+        let (sets, nodes) = (scene.sets.as_slice(), scene.nodes.as_deref());
+        let whole = WholeDeployment { live, wanted, sets, machines: &machines, nodes, now: scene.now };
+        let folds = if is_deployment { MachineFold::all_of(&whole) } else { Vec::new() };
+        let (course, fold) = scene.play(&change.name, cue, &folds).await?;
+        let policy = &self.cell.settings.machine;
+        PlannedDeployment { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
+        if let Some((fold, trust)) = fold {
+            plan.remarks.push(fold.remark(trust));
+            fold::mark(&mut plan, trust);
+        }
+        let under_way = outcome::under_way(&machines);
+        plan.is_settled = plan.verdict == PlanVerdict::NoChange && plan.settles && under_way.is_none();
+        plan.remarks.extend(under_way);
+
+        let of_deployment = wanted.filter(|_| is_deployment);
+        let mut blockers = obstacles::of_objects(&plan, of_deployment, &machines, self.facts.now);
+        if let Some(class) = class.filter(|_| plan.summary.create > 0 || !plan.settles) {
+            let drivers = &self.cell.settings.drivers;
+            blockers.extend(obstacles::of_class(&class, self.classes.get(&class), drivers, &self.missing_secrets));
+        }
+        blockers.extend(obstacles::of_budgets(&plan, &self.budgets, &machines, policy.drain_timeout));
+        if !plan.settles && blockers.is_empty() {
+            blockers.extend(obstacles::of_waits(&course.waits, &self.cell.namespace));
+            if fold.is_some() && !blockers.is_empty() {
+                plan.remarks
+                    .push("numbers of what is in the way are those of the machines that were played".to_owned());
+            }
+        }
+        plan.blockers = blockers;
+        Ok(plan)
+    }
+
+    fn classes_of(&self, machines: &[&Machine], class: Option<&str>) -> Vec<&MachineClass> {
+        let names: BTreeSet<&str> =
+            machines.iter().map(|machine| machine.spec.class.name.as_str()).chain(class).collect();
+        names.into_iter().filter_map(|name| self.classes.get(name)).collect()
+    }
+
+    /// The Nodes of the machines.
+    fn nodes_of(&self, machines: &[&Machine]) -> Option<Vec<Value>> {
+        let names: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
+        let is_of = |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| names.contains(name));
+        Some(self.nodes.as_ref()?.iter().filter(is_of).cloned().collect())
+    }
+}
+
+fn refused(plan: ObjectPlan) -> ObjectPlan {
+    ObjectPlan {
+        verdict: PlanVerdict::Refused,
+        headline: PlanVerdict::Refused.words().to_owned(),
+        summary: PlanSummary::default(),
+        ..plan
+    }
+}
+
+/// The deployment of a value. For a set without one it is a deployment that has only this set, so that no bounds apply.
+fn typed(kind: &str, value: &Value) -> serde_json::Result<MachineDeployment> {
+    let mut value = value.clone();
+    if kind == SET {
+        value["spec"]["strategy"] = json!({ "type": "Recreate" });
+        value["status"] = json!({});
+    }
+    serde_json::from_value(value)
+}
+
+/// The sets of a deployment; a set without one is alone.
+fn sets_of<'a>(facts: &'a NamespaceFacts, kind: &str, name: &str) -> Vec<&'a MachineSet> {
+    match kind {
+        SET => facts.sets.get(name).into_iter().collect(),
+        _ => facts.family(name).map(|family| family.sets).unwrap_or_default(),
+    }
+}
+
+fn machines_of<'a>(sets: &[&MachineSet], facts: &'a NamespaceFacts) -> Vec<&'a Machine> {
+    let mut machines: Vec<_> = sets.iter().flat_map(|set| facts.machines_of_set(&set.name_any())).collect();
+    machines.sort_by_key(|machine| machine.name_any());
+    machines
+}

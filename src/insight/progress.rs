@@ -1,0 +1,166 @@
+//! A rollout in numbers. Pure.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::story::{DEPLOYMENT, ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict};
+use mcm_api::{
+    machine::{Machine, MachineDeployment},
+    reasons::{ConditionReason, ConditionType},
+};
+use mcm_controllers::{
+    machine_deployment::{bounds_of, revision_of},
+    object::condition,
+};
+use mcm_rules::plan::WaitKind;
+
+/// The numbers of a rollout. Machines that are deleted count in `going` and `total` only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutProgress {
+    /// Name of the deployment.
+    pub name: String,
+    /// The revision of the current template; 0 before its set exists.
+    pub revision: i64,
+    /// The class, and the former one if machines of it are left.
+    pub classes: Vec<String>,
+    /// `spec.replicas`.
+    pub wanted: i32,
+    /// Machines of the current template that are available.
+    pub new: i32,
+    /// Machines of the current template that are not available yet.
+    pub starting: i32,
+    /// Machines of former templates.
+    pub old: i32,
+    /// Machines that are deleted.
+    pub going: i32,
+    /// Machines that exist.
+    pub total: i32,
+    /// The most that may exist.
+    pub most: i32,
+    /// Available machines.
+    pub up: i32,
+    /// The fewest that may be available.
+    pub least: i32,
+}
+
+/// The state of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum RolloutState {
+    /// All machines have the current template and are available, and no other is left.
+    Done,
+    /// It is under way.
+    Rolling,
+    /// It makes no progress, for this reason.
+    Blocked(String),
+    /// The deployment says that it failed, for this reason.
+    Failed(String),
+}
+
+/// Waits that every rollout has.
+const UNDER_WAY: [WaitKind; 8] = [
+    WaitKind::CloudOperation,
+    WaitKind::InPlaceUpdate,
+    WaitKind::MachineAvailability,
+    WaitKind::MachineDeletion,
+    WaitKind::NodeJoin,
+    WaitKind::PodTermination,
+    WaitKind::Rollout,
+    WaitKind::VolumeTurn,
+];
+
+impl NamespaceFacts {
+    /// The numbers of the rollout of a deployment.
+    pub fn progress(&self, name: &str) -> Option<RolloutProgress> {
+        let family = self.family(name)?;
+        let deployment = family.deployment;
+        let mut progress =
+            RolloutProgress { name: name.to_owned(), wanted: deployment.spec.replicas, ..RolloutProgress::default() };
+        let new_set = family.new_set().and_then(|set| set.metadata.name.as_deref());
+        progress.revision = family.new_set().map(revision_of).unwrap_or_default();
+        progress.classes.push(deployment.spec.template.spec.class.name.clone());
+        for set in &family.sets {
+            let is_new = set.metadata.name.as_deref() == new_set;
+            for machine in self.machines_of_set(set.metadata.name.as_deref().unwrap_or_default()) {
+                progress.count(machine, is_new);
+                let class = &machine.spec.class.name;
+                if !is_new && !progress.classes.contains(class) {
+                    progress.classes.insert(0, class.clone());
+                }
+            }
+        }
+        let bounds = bounds_of(deployment).ok();
+        progress.most = bounds.map_or(progress.wanted, |bounds| bounds.max_replicas());
+        progress.least = bounds.map_or(progress.wanted, |bounds| bounds.min_available());
+        Some(progress)
+    }
+
+    /// The state of a rollout. `answer` is that of its deployment.
+    pub fn state(&self, progress: &RolloutProgress, answer: &ObjectAnswer) -> RolloutState {
+        let Some(deployment) = self.deployments.get(&progress.name) else {
+            return RolloutState::Failed("the deployment was deleted".to_owned());
+        };
+        if is_complete(deployment, progress) {
+            return RolloutState::Done;
+        }
+        if let Some(message) = missed_deadline(deployment) {
+            return RolloutState::Failed(message);
+        }
+        if deployment.spec.paused && progress.old > 0 {
+            return RolloutState::Blocked("it is paused".to_owned());
+        }
+        match obstacle(answer) {
+            Some(reason) => RolloutState::Blocked(reason),
+            None if answer.verdict == ObjectVerdict::Unknown => RolloutState::Blocked(answer.state.clone()),
+            None if !answer.next.is_empty() && answer.verdict == ObjectVerdict::Blocked => {
+                let state = self.manager_of(DEPLOYMENT).map(|manager| manager.state(self.now));
+                RolloutState::Blocked(state.unwrap_or_default())
+            }
+            None => RolloutState::Rolling,
+        }
+    }
+}
+
+impl RolloutProgress {
+    fn count(&mut self, machine: &Machine, is_new: bool) {
+        self.total += 1;
+        self.up += i32::from(machine.is_available());
+        let number = match (machine.is_terminating(), is_new, machine.is_available()) {
+            (true, ..) => &mut self.going,
+            (_, true, true) => &mut self.new,
+            (_, true, false) => &mut self.starting,
+            (_, false, _) => &mut self.old,
+        };
+        *number += 1;
+    }
+
+    /// In words, such as `1 of 3 new, 2 available, 4 in total`.
+    pub fn text(&self) -> String {
+        format!("{} of {} new, {} available, {} in total", self.new, self.wanted, self.up, self.total)
+    }
+}
+
+/// As the Go program and the autoscaler judge it.
+fn is_complete(deployment: &MachineDeployment, progress: &RolloutProgress) -> bool {
+    let status = deployment.status.clone().unwrap_or_default();
+    let wanted = deployment.spec.replicas;
+    status.observed_generation >= deployment.metadata.generation.unwrap_or_default()
+        && [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
+        && (progress.new, progress.total) == (wanted, wanted)
+}
+
+fn missed_deadline(deployment: &MachineDeployment) -> Option<String> {
+    let progressing = condition::find(&deployment.status.as_ref()?.conditions, ConditionType::Progressing)?;
+    (progressing.reason == ConditionReason::ProgressDeadlineExceeded.as_str()).then(|| progressing.message.clone())
+}
+
+/// The worst wait of the deployment or one of its sets and machines that a rollout does not have when all is well.
+pub fn obstacle(answer: &ObjectAnswer) -> Option<String> {
+    let is_obstacle = |wait: &&ExplainedWait| !UNDER_WAY.contains(&wait.kind);
+    let own = answer.waits.iter().find(is_obstacle).map(|wait| wait.text.clone());
+    let of_machine = |machine: &ObjectAnswer| {
+        let wait = machine.waits.iter().find(is_obstacle)?;
+        Some(format!("{} waits for {}", machine.object.name, wait.text))
+    };
+    own.or_else(|| answer.sets.iter().chain(&answer.machines).find_map(of_machine))
+}

@@ -1,0 +1,329 @@
+//! A cell that only reads: caches, and the plans that the controllers would make. It holds no Lease, and its clients refuse every
+//! request that could write.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use http::{Method, Request, Response, Uri};
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, client::Body};
+use tower::{BoxError, service_fn};
+
+use mcm_api::{labels, node::Node};
+use mcm_controllers::{KINDS, MACHINES, SETS, Settings, machine_deployment, node};
+use mcm_rules::plan::PlanPreview;
+use mcm_runtime::{
+    cache::Key,
+    cell::{CellConfig, CellScope, ControllerCell, SharedCellState, UnreadKind},
+    clock::{SystemClock, TimeSource},
+    dated::DatedObject,
+    events::EventRecorder,
+    kind_cache::CachedKind,
+    kubeconfig::{self, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent},
+    metrics::MetricsRegistry,
+    role::ControllerRole,
+    target::{CellTargets, NodePlacement, TargetAssignment, TargetClients, TargetId},
+    trust,
+};
+
+/// Time until the API servers listed every kind, or refused to. What is not read by then is unknown.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The roles whose plans are made.
+const ROLES: [ControllerRole; 2] = [SETS, MACHINES];
+
+/// A request of a cell that only reads would have changed something.
+#[derive(Debug, thiserror::Error)]
+#[error("{method} {path} was not sent, because this command only reads: please report this as a bug")]
+struct WouldWrite {
+    method: Method,
+    path: String,
+}
+
+/// Clients that only read, for the clusters of a command. Nothing has been asked yet.
+pub struct ReadOnlyClients {
+    /// For the control cluster.
+    pub control: Client,
+    /// Its API server.
+    pub server: Uri,
+    /// The target cluster and its API server; `None` without one.
+    pub target: Option<(Client, Uri)>,
+    /// The namespace of the objects.
+    pub namespace: String,
+}
+
+/// A cell that only reads.
+pub struct ReadOnly {
+    cell: Arc<ControllerCell>,
+    /// A client for the control cluster, which only reads.
+    pub control: Client,
+    /// A client for the target cluster, which only reads; `None` without a target.
+    pub target: Option<Client>,
+    /// The settings of the controllers.
+    pub settings: Settings,
+    /// The namespace of the objects.
+    pub namespace: String,
+    /// The time of this computer.
+    pub clock: Arc<dyn TimeSource>,
+    /// Kinds that could not be read.
+    pub unread: Vec<UnreadKind>,
+}
+
+/// The Lease of a role.
+#[derive(Clone, Debug)]
+pub struct RoleLease {
+    /// The role.
+    pub role: ControllerRole,
+    /// Its Lease; `None` if there is none.
+    pub lease: Option<Lease>,
+}
+
+impl ReadOnlyClients {
+    /// Makes the clients. The namespace is by default that of the kubeconfig.
+    ///
+    /// # Errors
+    /// A kubeconfig cannot be used.
+    pub async fn load(
+        control: &ControlKubeconfig,
+        target: &TargetKubeconfig,
+        namespace: Option<String>,
+    ) -> Result<Self> {
+        let fallback = KubeconfigFallback::LocalKubeconfig;
+        let ProcessClusters { control, target } = ProcessClusters::load(control, target, fallback).await?;
+        let client = reading(kubeconfig::client(&control, UserAgent::Mcm).await?);
+        let target = match target {
+            Some(target) => {
+                Some((reading(kubeconfig::client(&target, UserAgent::Mcm).await?), target.config.cluster_url))
+            }
+            None => None,
+        };
+        let namespace = namespace.unwrap_or_else(|| control.config.default_namespace.clone());
+        Ok(Self { control: client, server: control.config.cluster_url, target, namespace })
+    }
+
+    /// The same clients for another namespace.
+    pub fn within(&self, namespace: &str) -> Self {
+        let (control, server, target) = (self.control.clone(), self.server.clone(), self.target.clone());
+        Self { control, server, target, namespace: namespace.to_owned() }
+    }
+
+    /// Asks the control cluster for its version.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn check(&self) -> Result<()> {
+        kubeconfig::check(&self.control, &self.server).await?;
+        Ok(())
+    }
+
+    /// The Leases of the managers in the namespace.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn leaderships(&self) -> Result<Vec<RoleLease>> {
+        leaderships(&self.control, &self.namespace).await
+    }
+}
+
+async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLease>> {
+    let leases: Api<DatedObject<Lease>> = Api::namespaced(control.clone(), namespace);
+    let mut found = Vec::new();
+    for role in ROLES {
+        let lease = leases.get_opt(role.lease).await.with_context(|| format!("read Lease {}", role.lease))?;
+        found.push(RoleLease { role, lease: lease.map(|DatedObject(lease)| lease) });
+    }
+    Ok(found)
+}
+
+impl ReadOnly {
+    /// Reads the caches of one namespace. The controllers plan with the settings, and have a target if the clients have one.
+    pub async fn from_clients(reach: ReadOnlyClients, settings: Settings) -> Self {
+        let ReadOnlyClients { control, server, target, namespace } = reach;
+        let is_apart = target.as_ref().is_some_and(|(_, of_target)| *of_target != server);
+        let target = target.map(|(client, _)| client);
+        let assignment =
+            if target.is_some() { TargetAssignment::One(TargetId::only()) } else { TargetAssignment::None };
+        let targets = CellTargets::new(assignment, node::cache_for(&ROLES));
+        targets.set_placement(move |meta| placement(meta, is_apart));
+        if let Some(client) = &target {
+            drop(targets.connect(&TargetId::only(), &TargetClients::one(client)));
+        }
+        let deployment = machine_deployment::DeploymentPolicy { has_target: targets.exist(), ..settings.deployment };
+        let settings = Settings { deployment, ..settings };
+        let (cell, clock) = cell(&control, &namespace, targets, &settings);
+        let unread = cell.unread_after(PATIENCE).await;
+        Self { cell, control, target, settings, namespace, clock, unread }
+    }
+
+    /// The plan that a controller would make for an object; `None` if the object does not exist or is unreadable.
+    pub fn preview(&self, controller: &str, name: &str) -> Option<PlanPreview> {
+        self.cell.preview(controller, &Key::new(&self.namespace, name))
+    }
+
+    /// The objects of a kind in the cache, which a watch keeps up to date. Fields that no plan needs are missing.
+    pub fn cached<K: CachedKind>(&self) -> Vec<Arc<K>> {
+        self.cell.cached()
+    }
+
+    /// The Nodes of the target cluster; `None` if they could not be read, or there is no target.
+    pub fn nodes(&self) -> Option<Vec<Arc<Node>>> {
+        let target = self.cell.targets().only()?;
+        let cache = &target.nodes.cache;
+        cache.is_synced().then(|| cache.all())
+    }
+
+    /// The Leases of the managers in the namespace.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn leaderships(&self) -> Result<Vec<RoleLease>> {
+        leaderships(&self.control, &self.namespace).await
+    }
+}
+
+/// Where the Node of an object is: that of a machine of the provider for Cluster API is in its workload cluster, where core looks
+/// after it. Only the Nodes of its pools are looked at here, if the target cluster is another one.
+fn placement(meta: &ObjectMeta, is_apart: bool) -> NodePlacement {
+    let is_of_pool = meta.labels.as_ref().is_some_and(|labels| labels.contains_key(labels::POOL));
+    let is_provided = meta.owner_references.iter().flatten().any(|owner| owner.kind == "MCMMachine");
+    if is_provided || is_of_pool && !is_apart { NodePlacement::Nowhere } else { NodePlacement::In(TargetId::only()) }
+}
+
+fn cell(
+    control: &Client,
+    namespace: &str,
+    targets: Arc<CellTargets>,
+    settings: &Settings,
+) -> (Arc<ControllerCell>, Arc<dyn TimeSource>) {
+    let metrics = MetricsRegistry::new();
+    let clock: Arc<dyn TimeSource> = Arc::new(SystemClock);
+    let shared = SharedCellState {
+        clock: Arc::clone(&clock),
+        metrics: metrics.clone(),
+        caches: Arc::new(trust::CacheRegistry::default()),
+        entropy: Arc::new(rand::random),
+        cells: Arc::default(),
+    };
+    let config = CellConfig {
+        name: String::new(),
+        scope: CellScope::Namespace(namespace.to_owned()),
+        control: control.clone(),
+        targets,
+        events: EventRecorder::start(control.clone(), "mcm", Arc::clone(&clock), metrics),
+        kinds: mcm_controllers::kind_caches(),
+        shared,
+    };
+    (ControllerCell::new(config, KINDS, &ROLES, settings), clock)
+}
+
+/// Requests that only ask the API server what a user may do, and who the user is.
+const REVIEWS: [(&str, &[&str]); 2] = [
+    (
+        "/apis/authorization.k8s.io/v1/",
+        &["selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectaccessreviews"],
+    ),
+    ("/apis/authentication.k8s.io/v1/", &["selfsubjectreviews"]),
+];
+
+/// Whether a request changes nothing: it reads, or asks for a review.
+fn only_reads(method: &Method, path: &str) -> bool {
+    if method != Method::POST {
+        return method == Method::GET;
+    }
+    REVIEWS.iter().any(|(group, reviews)| {
+        let resource = path.strip_prefix(group).map(|rest| match rest.strip_prefix("namespaces/") {
+            Some(rest) => rest.split_once('/').map_or("", |(_, resource)| resource),
+            None => rest,
+        });
+        resource.is_some_and(|resource| reviews.contains(&resource))
+    })
+}
+
+/// The same client, which refuses every request that could write; dry runs of patches are sent.
+fn reading(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            if !only_reads(request.method(), request.uri().path()) && !is_dry_run(&request) {
+                let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+                return Err(BoxError::from(WouldWrite { method, path }));
+            }
+            Ok::<Response<_>, BoxError>(client.send(request).await?)
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// The API server answers what it would store, and stores nothing.
+fn is_dry_run(request: &Request<Body>) -> bool {
+    let mut pairs = request.uri().query().unwrap_or_default().split('&');
+    request.method() == Method::PATCH && pairs.any(|pair| pair == "dryRun=All")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
+    use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+    use parking_lot::Mutex;
+
+    #[tokio::test]
+    async fn a_client_that_reads_sends_nothing_that_writes() {
+        let seen: Arc<Mutex<Vec<Method>>> = Arc::default();
+        let log = Arc::clone(&seen);
+        let server = service_fn(move |request: Request<Body>| {
+            log.lock().push(request.method().clone());
+            async { Ok::<_, BoxError>(Response::new(Body::from(br#"{"metadata":{"name":"a"}}"#.to_vec()))) }
+        });
+        let maps: Api<ConfigMap> = Api::namespaced(reading(Client::new(server, "ns")), "ns");
+        let map = ConfigMap::default();
+        maps.get("a").await.unwrap();
+        maps.create(&PostParams::default(), &map).await.unwrap_err();
+        maps.replace("a", &PostParams::default(), &map).await.unwrap_err();
+        maps.patch("a", &PatchParams::default(), &Patch::Merge(&map)).await.unwrap_err();
+        maps.patch("a", &PatchParams::default().dry_run(), &Patch::Merge(&map)).await.unwrap();
+        maps.create(&PostParams { dry_run: true, ..PostParams::default() }, &map).await.unwrap_err();
+        let error = maps.delete("a", &DeleteParams::default()).await.unwrap_err();
+        let kube::Error::Service(error) = error else { panic!("{error}") };
+        assert!(error.to_string().contains("this command only reads"), "{error}");
+        assert_eq!(*seen.lock(), [Method::GET, Method::PATCH]);
+    }
+
+    #[rstest::rstest]
+    #[case::of_a_native_deployment(ObjectMeta::default(), false, NodePlacement::In(TargetId::only()))]
+    #[case::of_an_mcm_machine(owned_by("MCMMachine"), true, NodePlacement::Nowhere)]
+    #[case::of_a_set(owned_by("MachineSet"), false, NodePlacement::In(TargetId::only()))]
+    #[case::of_a_pool(of_pool(), false, NodePlacement::Nowhere)]
+    #[case::of_a_pool_whose_cluster_is_named(of_pool(), true, NodePlacement::In(TargetId::only()))]
+    fn nodes_of_the_provider_for_cluster_api_are_in_their_workload_clusters(
+        #[case] meta: ObjectMeta,
+        #[case] is_apart: bool,
+        #[case] expected: NodePlacement,
+    ) {
+        assert_eq!(placement(&meta, is_apart), expected);
+    }
+
+    fn owned_by(kind: &str) -> ObjectMeta {
+        let owner = OwnerReference { kind: kind.to_owned(), ..OwnerReference::default() };
+        ObjectMeta { owner_references: Some(vec![owner]), ..ObjectMeta::default() }
+    }
+
+    fn of_pool() -> ObjectMeta {
+        ObjectMeta { labels: Some([(labels::POOL.to_owned(), "p".to_owned())].into()), ..ObjectMeta::default() }
+    }
+
+    #[rstest::rstest]
+    #[case("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", true)]
+    #[case("/apis/authorization.k8s.io/v1/subjectaccessreviews", true)]
+    #[case("/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews", true)]
+    #[case("/apis/authentication.k8s.io/v1/selfsubjectreviews", true)]
+    #[case("/apis/authentication.k8s.io/v1/tokenreviews", false)]
+    #[case("/apis/authorization.k8s.io/v1/namespaces/a/b/localsubjectaccessreviews", false)]
+    #[case("/api/v1/namespaces/selfsubjectaccessreviews/secrets", false)]
+    #[case("/apis/authorization.k8s.io/v1/namespaces/a/roles", false)]
+    fn of_requests_that_create_only_reviews_are_sent(#[case] path: &str, #[case] is_sent: bool) {
+        assert_eq!(only_reads(&Method::POST, path), is_sent);
+        assert!(!only_reads(&Method::PUT, path) && !only_reads(&Method::DELETE, path));
+    }
+}

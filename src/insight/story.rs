@@ -1,0 +1,698 @@
+//! Why objects do or do not progress: from the objects and the plans for them to the answer. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    memory::{Memory, RememberedWait},
+    terminal::short,
+};
+use mcm_api::{
+    labels,
+    machine::{GROUP, Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
+};
+use mcm_controllers::object::authority;
+use mcm_rules::plan::{
+    PlanPreview, PreviewStep, SubjectRef, Wait, WaitKind,
+    guide::{WaitEnd, WaitRemedy},
+};
+
+pub use super::manager::ManagerLease;
+
+/// Controllers, by the kind of their objects, as in logs and metrics.
+pub const CONTROLLERS: [(&str, &str); 4] =
+    [(DEPLOYMENT, "machinedeployment"), (SET, "machineset"), (MACHINE, "machine"), (CLASS, "machineclass")];
+pub const DEPLOYMENT: &str = "MachineDeployment";
+pub const SET: &str = "MachineSet";
+pub const MACHINE: &str = "Machine";
+pub const CLASS: &str = "MachineClass";
+
+/// Objects by their names.
+pub type ByName<T> = BTreeMap<String, T>;
+
+/// The facts: objects of one namespace, the plans for them, and the managers.
+pub struct NamespaceFacts {
+    pub now: Timestamp,
+    pub namespace: String,
+    pub deployments: ByName<MachineDeployment>,
+    pub sets: ByName<MachineSet>,
+    pub machines: ByName<Machine>,
+    pub classes: ByName<MachineClass>,
+    /// Objects that cannot be decoded, so that they are in none of the above.
+    pub unreadable: Vec<UndecodableObject>,
+    /// By kind.
+    pub previews: BTreeMap<&'static str, ByName<PlanPreview>>,
+    pub managers: Vec<ManagerLease>,
+    /// Kinds that could not be read, in the plural.
+    pub unread: Vec<String>,
+    /// The memory of the managers.
+    pub memory: Memory,
+}
+
+/// A stored object that cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UndecodableObject {
+    pub kind: String,
+    pub name: String,
+    /// Name of its controller.
+    #[serde(skip)]
+    pub owner: Option<String>,
+    pub error: String,
+}
+
+impl std::fmt::Display for UndecodableObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} cannot be read: {}", self.kind, self.name, short(&self.error))
+    }
+}
+
+/// How an object is, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum ObjectVerdict {
+    /// As it should be.
+    Settled,
+    /// A controller acts.
+    Progressing,
+    /// It waits, and goes on without a user.
+    Waiting,
+    /// It could not be planned.
+    Unknown,
+    /// It waits until a user acts.
+    Blocked,
+}
+
+/// A wait with its entry in the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainedWait {
+    /// Kind of the wait.
+    #[schemars(with = "String")]
+    pub kind: WaitKind,
+    /// Completes "waits for".
+    pub text: String,
+    /// The meaning of this kind of wait.
+    pub meaning: &'static str,
+    /// How it ends.
+    pub end: WaitEnd,
+    /// When the controllers look again or act, even if nothing changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub until: Option<Timestamp>,
+    /// Since when, as the manager remembers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub since: Option<Timestamp>,
+    /// Plans of the manager that ended with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plans: Option<u32>,
+    /// What a user can do.
+    pub remedies: Vec<ObjectRemedy>,
+}
+
+/// A possible cause that does not apply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RuledOut {
+    /// Name of the check, for programs.
+    pub check: &'static str,
+    /// Its result.
+    pub text: String,
+}
+
+/// Why anything happens to an object at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OwnerChain {
+    /// From the deployment down to the object.
+    pub up: Vec<String>,
+}
+
+/// An object of the chain from a Cluster to the Node of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChainLink {
+    /// Kind.
+    pub kind: String,
+    /// API group, for kinds of Cluster API and of its provider mcm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<&'static str>,
+    /// Name.
+    pub name: String,
+    /// How it is.
+    pub verdict: ObjectVerdict,
+    /// Its state in words.
+    pub state: String,
+    /// Completes "waits for".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+}
+
+impl ChainLink {
+    pub fn new(kind: &str, api_group: Option<&'static str>, name: &str, verdict: ObjectVerdict, state: &str) -> Self {
+        let (kind, name, state) = (kind.to_owned(), name.to_owned(), state.to_owned());
+        Self { kind, api_group, name, verdict, state, waits: None }
+    }
+
+    /// Kind and name, as users read them.
+    pub fn title(&self) -> String {
+        let is_node = self.kind == NODE;
+        let mcm = if self.api_group.is_none() && !is_node && kind_of(&self.kind).is_some() { "MCM " } else { "" };
+        format!("{mcm}{} {}", titled(self.api_group, &self.kind), self.name)
+    }
+}
+
+/// A condition that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailingCondition {
+    /// Type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Reason.
+    pub reason: String,
+    /// Message.
+    pub message: String,
+    /// `v1beta2`, or `v1beta1` for a condition that only the former API has.
+    pub version: &'static str,
+}
+
+/// A kind as users read it: kinds of Cluster API whose names `machine.sapcloud.io` also has are marked.
+pub fn titled(api_group: Option<&str>, kind: &str) -> String {
+    let is_shared = CONTROLLERS.iter().any(|(known, _)| *known == kind);
+    if api_group.is_some() && is_shared { format!("CAPI {kind}") } else { kind.to_owned() }
+}
+
+/// A remedy for an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ObjectRemedy {
+    /// A command, or an instruction.
+    pub text: String,
+    /// What it does; empty if its text says so.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub note: &'static str,
+    /// Its effect.
+    pub danger: mcm_rules::plan::guide::RemedyDanger,
+}
+
+impl ObjectRemedy {
+    /// Whether its text can be run as it is.
+    pub fn is_command(&self) -> bool {
+        ["clusterctl ", "kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))
+    }
+}
+
+/// The answer for one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectAnswer {
+    /// The object.
+    pub object: SubjectRef,
+    /// API group of its kind, for kinds of Cluster API and of its provider mcm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<&'static str>,
+    /// How it is, with its machines.
+    pub verdict: ObjectVerdict,
+    /// Its state in words.
+    pub state: String,
+    /// Since when it has been in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub since: Option<Timestamp>,
+    /// The next steps of the controller.
+    pub next: Vec<PreviewStep>,
+    /// Its waits, the worst first.
+    pub waits: Vec<ExplainedWait>,
+    /// The last step of the manager.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tried: Option<String>,
+    /// Why anything happens to it at all.
+    pub chain: OwnerChain,
+    /// Possible causes that do not apply.
+    pub ruled_out: Vec<RuledOut>,
+    /// The last operation, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// The objects that own it, the nearest first.
+    pub owners: Vec<SubjectRef>,
+    /// Those of its machines that are not settled, the worst first.
+    pub machines: Vec<ObjectAnswer>,
+    /// Those of its sets that wait for a user, such as frozen ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<ObjectAnswer>,
+    /// Kinds on which the answer depends, and which could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<&'static str>,
+    /// For an object of Cluster API: the objects above and below it, from its Cluster down.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<ChainLink>,
+    /// For an object of Cluster API: its conditions that are not as they should be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<FailingCondition>,
+}
+
+impl ObjectAnswer {
+    /// Only what is known of every object.
+    pub fn new(object: SubjectRef, verdict: ObjectVerdict, state: String, waits: Vec<ExplainedWait>) -> Self {
+        Self {
+            object,
+            api_group: None,
+            verdict,
+            state,
+            since: None,
+            next: Vec::new(),
+            waits,
+            tried: None,
+            chain: OwnerChain::default(),
+            ruled_out: Vec::new(),
+            failed: None,
+            owners: Vec::new(),
+            machines: Vec::new(),
+            sets: Vec::new(),
+            unread: Vec::new(),
+            links: Vec::new(),
+            conditions: Vec::new(),
+        }
+    }
+
+    /// Its kind, as users read it.
+    pub fn title(&self) -> String {
+        titled(self.api_group, &self.object.kind)
+    }
+
+    /// `KIND/NAME`, as `mcm why` takes it.
+    pub fn argument(&self) -> String {
+        let SubjectRef { kind, name, .. } = &self.object;
+        let is_shared = CONTROLLERS.iter().any(|(known, _)| known == kind);
+        let group = self.api_group.filter(|_| is_shared).map(|group| format!(".{group}")).unwrap_or_default();
+        format!("{}{group}/{name}", kind.to_lowercase())
+    }
+
+    /// The object below it that keeps it most: its worst set or machine that waits or failed.
+    pub fn culprit(&self) -> Option<&Self> {
+        let below = self.sets.iter().chain(&self.machines);
+        let keeps = |one: &&Self| !one.waits.is_empty() || one.failed.is_some();
+        // The first of the worst.
+        below.filter(keeps).reduce(|worst, one| if one.verdict > worst.verdict { one } else { worst })
+    }
+
+    /// What a user can do: first against the causes of its own waits that only a user ends, then against those of its culprit.
+    pub fn remedies(&self) -> Vec<&ObjectRemedy> {
+        let (by_user, others): (Vec<&ExplainedWait>, Vec<&ExplainedWait>) =
+            self.waits.iter().partition(|wait| wait.end == WaitEnd::User);
+        let of_culprit = self.culprit().map(|culprit| culprit.waits.iter().collect::<Vec<_>>());
+        // Controllers end the other waits as soon as the culprit is gone.
+        let others = if of_culprit.is_some() { Vec::new() } else { others };
+        let mut remedies: Vec<&ObjectRemedy> = Vec::new();
+        for remedy in
+            by_user.into_iter().chain(of_culprit.unwrap_or_default()).chain(others).flat_map(|one| &one.remedies)
+        {
+            if !remedies.contains(&remedy) {
+                remedies.push(remedy);
+            }
+        }
+        remedies
+    }
+}
+
+impl NamespaceFacts {
+    /// Whether the namespace has no object, as far as it could be read.
+    pub fn is_empty(&self) -> bool {
+        self.deployments.is_empty()
+            && self.sets.is_empty()
+            && self.machines.is_empty()
+            && self.classes.is_empty()
+            && self.unreadable.is_empty()
+            && self.memory.explained.is_empty()
+            && self.unread.is_empty()
+    }
+
+    /// Whether the namespace may have objects of Cluster API: it has machines of its provider, or nothing at all.
+    pub fn may_have_cluster_api(&self) -> bool {
+        let is_of_pool = |deployment: &MachineDeployment| deployment.labels().contains_key(labels::POOL);
+        self.machines.keys().any(|name| self.is_provided(&self.subject(MACHINE, name)))
+            || self.deployments.values().any(is_of_pool)
+            || self.is_empty()
+    }
+
+    /// Finds an object by `NAME` or `KIND/NAME`. Without a kind, deployments are first.
+    pub fn find(&self, text: &str) -> Option<SubjectRef> {
+        let (kind, name) = match text.split_once('/') {
+            Some((kind, name)) => match kind_of(kind) {
+                Some(known) => (Some(known), name),
+                None => return self.remembered_object(kind, name),
+            },
+            None => (None, text),
+        };
+        let kinds = CONTROLLERS.iter().map(|(known, _)| *known).filter(|known| kind.is_none_or(|kind| kind == *known));
+        let is_it: Option<fn(&Machine, &str) -> bool> = match kind {
+            Some(NODE) => Some(|machine, name| machine.node_name() == Some(name)),
+            Some(INFRASTRUCTURE) => Some(is_owned),
+            _ => None,
+        };
+        if let Some(is_it) = is_it {
+            let machine = self.machines.iter().find(|(_, machine)| is_it(machine, name));
+            // A Node without a machine waits for one.
+            return match machine {
+                Some((machine, _)) => Some(self.subject(MACHINE, machine)),
+                None => self.remembered_object(kind?, name),
+            };
+        }
+        kinds.into_iter().find(|kind| self.names(kind).any(|known| known == name)).map(|kind| self.subject(kind, name))
+    }
+
+    /// The name of the Node, if `node/NAME` leads to no machine.
+    pub fn node_without_machine<'a>(&self, wanted: &'a str) -> Option<&'a str> {
+        let (kind, name) = wanted.split_once('/')?;
+        (kind_of(kind) == Some(NODE) && self.find(wanted).is_none()).then_some(name)
+    }
+
+    /// An object that a manager remembers, of a kind as kubectl takes it.
+    fn remembered_object(&self, kind: &str, name: &str) -> Option<SubjectRef> {
+        let is_of = |known: &str| [known, &format!("{known}s")].iter().any(|known| known.eq_ignore_ascii_case(kind));
+        let found = self.memory.explained.iter().find(|one| is_of(&one.object.kind) && one.object.name == name)?;
+        Some(self.subject(&found.object.kind, name))
+    }
+
+    /// Names of all objects, for suggestions.
+    pub fn all_names(&self) -> impl Iterator<Item = &String> {
+        CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind))
+    }
+
+    /// Names of the objects of a kind.
+    pub fn names(&self, kind: &str) -> Box<dyn Iterator<Item = &String> + '_> {
+        match kind {
+            DEPLOYMENT => Box::new(self.deployments.keys()),
+            SET => Box::new(self.sets.keys()),
+            MACHINE => Box::new(self.machines.keys()),
+            _ => Box::new(self.classes.keys()),
+        }
+    }
+
+    /// A reference to an object of the namespace.
+    pub fn subject(&self, kind: &str, name: &str) -> SubjectRef {
+        SubjectRef { kind: kind.to_owned(), namespace: self.namespace.clone(), name: name.to_owned() }
+    }
+
+    /// The answer for an object, with its machines that are not settled.
+    pub fn answer(&self, object: &SubjectRef) -> ObjectAnswer {
+        let mut answer = self.alone(object);
+        let machines = match object.kind.as_str() {
+            DEPLOYMENT | SET => {
+                unsettled(self.machines_of(object).map(|name| self.alone(&self.subject(MACHINE, name))))
+            }
+            _ => Vec::new(),
+        };
+        let sets = match object.kind.as_str() {
+            DEPLOYMENT => {
+                unsettled(owned_by(&self.sets, &object.name).map(|name| self.alone(&self.subject(SET, name))))
+            }
+            _ => Vec::new(),
+        };
+        answer.sets = sets.into_iter().filter(|set| set.waits.iter().any(|wait| wait.end == WaitEnd::User)).collect();
+        let below = machines.iter().chain(&answer.sets).map(|one| one.verdict);
+        answer.verdict = below.chain([answer.verdict]).max().unwrap_or(answer.verdict);
+        answer.machines = machines;
+        answer
+    }
+
+    /// Everything that is not settled, the worst and longest first.
+    pub fn all(&self) -> Vec<ObjectAnswer> {
+        let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
+        let planned = |kind: &str| CONTROLLERS.iter().any(|(known, _)| *known == kind);
+        let others = self.memory.explained.iter().map(|one| &one.object);
+        let others: BTreeSet<(&str, &str)> = others
+            .filter(|object| !planned(&object.kind))
+            .map(|object| (object.kind.as_str(), object.name.as_str()))
+            .collect();
+        let every = every.chain(others.into_iter().map(|(kind, name)| self.subject(kind, name)));
+        // A note says what could not be read. All objects that need it would hide those that wait.
+        let is_known = |answer: &ObjectAnswer| answer.verdict != ObjectVerdict::Unknown || answer.unread.is_empty();
+        unsettled(every.map(|object| self.alone(&object)).filter(is_known))
+    }
+
+    fn alone(&self, object: &SubjectRef) -> ObjectAnswer {
+        let facts = self.known(object);
+        let preview = self.previews.get(object.kind.as_str()).and_then(|all| all.get(&object.name));
+        let Some(preview) = preview else {
+            let unknown = "cannot be planned: it is gone, or it cannot be read".to_owned();
+            let answer = ObjectAnswer::new(object.clone(), ObjectVerdict::Unknown, unknown, Vec::new());
+            let (failed, owners) = (facts.failed, facts.owners);
+            return self.answer_of_manager(object).unwrap_or(ObjectAnswer { failed, owners, ..answer });
+        };
+        // The plan is that of the native controllers, which leave such an object to its manager.
+        let is_of_provider = self.is_of_provider(object);
+        let is_left = |wait: &&Wait| is_of_provider && wait.kind == WaitKind::Hold;
+        let planned = preview.waits.iter().filter(|wait| !wait.kind.is_routine());
+        let planned = planned.filter(|wait| !is_left(wait) || !self.is_in_place(object));
+        // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
+        let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) = planned.partition(|wait| self.depends_on(wait).is_some());
+        let told = |wait: &Wait| match is_left(&wait) {
+            true => ExplainedWait { end: WaitEnd::Controllers, remedies: Vec::new(), ..self.told(wait, object) },
+            false => self.told(wait, object),
+        };
+        let mut waits: Vec<ExplainedWait> = planned.into_iter().map(told).collect();
+        let mut unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
+        let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
+        // The manager remembers the result of a look, and the object shows it.
+        if let Some(shown) = &facts.shown
+            && waits.is_empty()
+        {
+            waits.push(self.told(shown, object));
+            next.retain(|step| !step.is_look);
+        }
+        let explained = self.memory.remembered_plan(object);
+        let remembered = explained.map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
+        if !remembered.is_empty() {
+            waits = remembered;
+            next.retain(|step| !step.is_look);
+            unread.clear();
+        }
+        waits.sort_by_key(|wait| wait.end);
+        let verdict = match self.verdict(&object.kind, &waits, &next) {
+            ObjectVerdict::Settled if !unread.is_empty() => ObjectVerdict::Unknown,
+            verdict => verdict,
+        };
+        let is_settled = verdict == ObjectVerdict::Settled;
+        ObjectAnswer {
+            tried: explained.and_then(|explained| explained.step.clone()),
+            chain: if is_settled { OwnerChain::default() } else { self.chain(object, &facts.owners) },
+            ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners) },
+            state: facts.state,
+            since: facts.since,
+            next,
+            waits,
+            failed: facts.failed,
+            owners: facts.owners,
+            unread,
+            ..ObjectAnswer::new(object.clone(), verdict, String::new(), Vec::new())
+        }
+    }
+
+    /// A wait with its entry in the catalogue.
+    fn told(&self, wait: &Wait, object: &SubjectRef) -> ExplainedWait {
+        let guide = wait.kind.guide();
+        let node = match object.kind.as_str() {
+            MACHINE => self.machines.get(&object.name).and_then(Machine::node_name),
+            _ => None,
+        };
+        // The VM of an MCMMachine stays when its MCM Machine is deleted.
+        let is_apt =
+            |remedy: &&WaitRemedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete machine ");
+        let remedies = guide.remedies.iter().filter(is_apt);
+        let remedies = remedies.filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
+        let Wait { kind, ref text, until } = *wait;
+        let text = text.clone();
+        ExplainedWait { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
+    }
+
+    /// Whether a Machine is the VM of an MCMMachine.
+    pub fn is_provided(&self, object: &SubjectRef) -> bool {
+        let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
+        machine.is_some_and(|machine| {
+            machine.owner_references().iter().any(|one| one.controller == Some(true) && one.kind == INFRASTRUCTURE)
+        })
+    }
+
+    /// Whether the provider for Cluster API manages an object.
+    fn is_of_provider(&self, object: &SubjectRef) -> bool {
+        let meta = match object.kind.as_str() {
+            MACHINE => self.machines.get(&object.name).map(|machine| &machine.metadata),
+            CLASS => self.classes.get(&object.name).map(|class| &class.metadata),
+            _ => None,
+        };
+        meta.and_then(authority::of_native).is_some_and(|hold| !hold.is_confirmed)
+    }
+
+    /// Whether a Machine has its VM and Node and is not deleted. A class has neither.
+    fn is_in_place(&self, object: &SubjectRef) -> bool {
+        let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
+        machine.is_none_or(|machine| {
+            !machine.is_terminating() && matches!(machine.phase(), MachinePhase::Running | MachinePhase::Available)
+        })
+    }
+
+    /// The waits that a manager remembers, without routine checks and kinds of another version.
+    fn remembered(&self, waits: &[RememberedWait], object: &SubjectRef) -> Vec<ExplainedWait> {
+        let told = |wait: &RememberedWait| {
+            let kind = WaitKind::named(&wait.kind).filter(|kind| !kind.is_routine())?;
+            let of_kind = self.told(&Wait { kind, text: wait.text.clone(), until: wait.until }, object);
+            Some(ExplainedWait { since: Some(wait.since), plans: Some(wait.plans), ..of_kind })
+        };
+        waits.iter().filter_map(told).collect()
+    }
+
+    /// The answer for an object of a kind that only managers plan, such as a Secret.
+    fn answer_of_manager(&self, object: &SubjectRef) -> Option<ObjectAnswer> {
+        let explained = self.memory.remembered_plan(object)?;
+        let mut waits = self.remembered(&explained.waits, object);
+        waits.sort_by_key(|wait| wait.end);
+        let since = waits.iter().filter_map(|wait| wait.since).min();
+        let verdict = self.verdict(&object.kind, &waits, &[]);
+        Some(ObjectAnswer {
+            tried: explained.step.clone(),
+            since,
+            ..ObjectAnswer::new(object.clone(), verdict, String::new(), waits)
+        })
+    }
+
+    /// The kind that could not be read, if a wait is for it.
+    fn depends_on(&self, wait: &Wait) -> Option<&'static str> {
+        let kind = match wait.kind {
+            WaitKind::Secret => "secrets",
+            WaitKind::NodesUnknown | WaitKind::NodeJoin | WaitKind::NodeHealth => "nodes",
+            WaitKind::Class | WaitKind::ClassUnknown => "machineclasses",
+            _ => return None,
+        };
+        self.unread.iter().any(|unread| unread == kind).then_some(kind)
+    }
+
+    fn verdict(&self, kind: &str, waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
+        if waits.iter().any(|wait| wait.end == WaitEnd::User) {
+            return ObjectVerdict::Blocked;
+        }
+        if !next.is_empty() {
+            return if self.manager_of(kind).is_some_and(|manager| manager.is_gone(self.now)) {
+                ObjectVerdict::Blocked
+            } else {
+                ObjectVerdict::Progressing
+            };
+        }
+        if waits.is_empty() { ObjectVerdict::Settled } else { ObjectVerdict::Waiting }
+    }
+
+    /// The manager whose controllers act on a kind.
+    pub fn manager_of(&self, kind: &str) -> Option<&ManagerLease> {
+        let role = if kind == DEPLOYMENT || kind == SET { "sets" } else { "machines" };
+        self.managers.iter().find(|manager| manager.role == role)
+    }
+
+    /// Names of the machines of a deployment or a set.
+    pub fn machines_below(&self, object: &SubjectRef) -> Vec<String> {
+        self.machines_of(object).cloned().collect()
+    }
+
+    /// Names of the sets of a deployment.
+    pub fn sets_of(&self, deployment: &str) -> Vec<String> {
+        owned_by(&self.sets, deployment).cloned().collect()
+    }
+
+    /// The answer for a machine.
+    pub fn machine(&self, name: &str) -> ObjectAnswer {
+        self.alone(&self.subject(MACHINE, name))
+    }
+
+    /// Names of the machines of a deployment or a set.
+    pub fn machines_of<'a>(&'a self, object: &'a SubjectRef) -> impl Iterator<Item = &'a String> {
+        let sets: Vec<&str> = match object.kind.as_str() {
+            SET => vec![&object.name],
+            _ => owned_by(&self.sets, &object.name).map(String::as_str).collect(),
+        };
+        let is_of_sets = move |machine: &Machine| sets.iter().any(|set| is_owned(machine, set));
+        self.machines.iter().filter(move |(_, machine)| is_of_sets(machine)).map(|(name, _)| name)
+    }
+}
+
+/// Those that are not settled, the worst and longest first.
+pub fn unsettled(answers: impl Iterator<Item = ObjectAnswer>) -> Vec<ObjectAnswer> {
+    let mut found: Vec<ObjectAnswer> = answers.filter(|one| one.verdict != ObjectVerdict::Settled).collect();
+    found.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
+    found
+}
+
+/// The text of a remedy for an object and the text of its wait; `None` if it is for objects or waits of another kind.
+pub fn filled(remedy: &WaitRemedy, object: &SubjectRef, node: Option<&str>, wait: &str) -> Option<ObjectRemedy> {
+    let of = |kind: &str| (object.kind == kind).then_some(object.name.as_str());
+    let budget = budget_in(wait);
+    let kind = object.kind.to_lowercase();
+    let places = [
+        ("{kind}", Some(kind.as_str())),
+        ("{namespace}", Some(&object.namespace)),
+        ("{name}", Some(&object.name)),
+        ("{machine}", of(MACHINE)),
+        ("{machineset}", of(SET)),
+        ("{node}", node),
+        ("{budget}", budget.map(|(_, name)| name)),
+        ("{budget-namespace}", budget.map(|(namespace, _)| namespace)),
+        ("{secret}", missing_secret_in(wait)),
+    ];
+    let text = places.into_iter().try_fold(remedy.text.to_owned(), |text, (place, value)| match value {
+        Some(value) => Some(text.replace(place, value)),
+        None => (!text.contains(place)).then_some(text),
+    })?;
+    Some(ObjectRemedy { text, note: remedy.note, danger: remedy.danger })
+}
+
+/// Namespace and name of the disruption budget that a text names.
+pub fn budget_in(text: &str) -> Option<(&str, &str)> {
+    text.match_indices("budget ").find_map(|(start, word)| name_at(&text[start + word.len()..]).split_once('/'))
+}
+
+/// Name of the Secret that a text says does not exist.
+fn missing_secret_in(text: &str) -> Option<&str> {
+    let is_missing = ["does not exist", "to be created"].iter().any(|words| text.contains(words));
+    let (start, word) = text.match_indices("ecret ").next().filter(|_| is_missing)?;
+    let name = name_at(&text[start + word.len()..]);
+    Some(name.rsplit_once('/').map_or(name, |(_, name)| name)).filter(|name| !name.is_empty())
+}
+
+/// The name, with or without a namespace, at the beginning of a text.
+fn name_at(text: &str) -> &str {
+    let is_of_name = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '.' | '/');
+    let end = text.find(|one| !is_of_name(one)).unwrap_or(text.len());
+    text[..end].trim_end_matches('.')
+}
+
+/// Names of the objects that `owner` controls.
+pub fn owned_by<'a>(all: &'a ByName<impl ResourceExt>, owner: &str) -> impl Iterator<Item = &'a String> {
+    all.iter().filter(move |(_, object)| is_owned(*object, owner)).map(|(name, _)| name)
+}
+
+pub fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
+    object.owner_references().iter().any(|one| one.controller == Some(true) && one.name == owner)
+}
+
+/// Kind of the infrastructure of a CAPI Machine, which owns an MCM Machine.
+const INFRASTRUCTURE: &str = "MCMMachine";
+/// Kind of a Node in the command line.
+pub const NODE: &str = "Node";
+
+/// The kind of a word, as kubectl takes it: singular, plural or short.
+pub fn kind_of(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    match word.strip_suffix(GROUP).and_then(|word| word.strip_suffix('.')).unwrap_or(&word) {
+        "machinedeployment" | "machinedeployments" | "machdeploy" | "mcd" => Some(DEPLOYMENT),
+        "machineset" | "machinesets" | "machset" | "mcs" => Some(SET),
+        "machine" | "machines" | "mach" | "mc" => Some(MACHINE),
+        "machineclass" | "machineclasses" | "mcc" => Some(CLASS),
+        "node" | "nodes" | "no" => Some(NODE),
+        "mcmmachine" | "mcmmachines" => Some(INFRASTRUCTURE),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

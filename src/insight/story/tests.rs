@@ -1,0 +1,453 @@
+use jiff::SignedDuration;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    progress, report,
+    terminal::{TerminalLook, ago},
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// Ten minutes after the epoch.
+const NOW: i64 = 600;
+
+fn object<T: serde::de::DeserializeOwned>(kind: &str, name: &str, owner: Option<(&str, &str)>, more: &Value) -> T {
+    let owners: Vec<Value> = owner
+        .iter()
+        .map(|(kind, name)| {
+            json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": name, "uid": "u", "controller": true})
+        })
+        .collect();
+    let mut value = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind,
+        "metadata": {"name": name, "namespace": "demo", "ownerReferences": owners}, "spec": {},
+    });
+    for (key, part) in more.as_object().unwrap() {
+        match (value.get_mut(key).and_then(Value::as_object_mut), part.as_object()) {
+            (Some(known), Some(part)) => known.extend(part.clone()),
+            _ => value[key] = part.clone(),
+        }
+    }
+    serde_json::from_value(value).unwrap()
+}
+
+fn preview(
+    kind: &'static str,
+    name: &str,
+    steps: &[(&str, bool)],
+    waits: &[(WaitKind, &str)],
+) -> ((&'static str, String), PlanPreview) {
+    let step = |(action, is_look): &(&str, bool)| PreviewStep {
+        object: None,
+        action: (*action).to_owned(),
+        reason: "a reason".to_owned(),
+        is_status: false,
+        is_look: *is_look,
+    };
+    let wait = |(kind, text): &(WaitKind, &str)| Wait { kind: *kind, text: (*text).to_owned(), until: Some(at(660)) };
+    let object = SubjectRef { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
+    let (steps, waits) = (steps.iter().map(step).collect(), waits.iter().map(wait).collect());
+    ((kind, name.to_owned()), PlanPreview { object, controller: "c", steps, waits })
+}
+
+fn manager(role: &str, renewed: i64) -> ManagerLease {
+    ManagerLease {
+        lease: format!("lease-of-{role}"),
+        role: role.to_owned(),
+        holder: "mcm-0".to_owned(),
+        renewed: Some(at(renewed)),
+        lasts: SignedDuration::from_secs(15),
+        exists: true,
+    }
+}
+
+fn one<T>(name: &str, object: T) -> ByName<T> {
+    BTreeMap::from([(name.to_owned(), object)])
+}
+
+/// A deployment with a set and a machine that is `more`, and the plans of the three.
+fn family(more: &Value, previews: [((&'static str, String), PlanPreview); 3]) -> NamespaceFacts {
+    NamespaceFacts {
+        now: at(NOW),
+        namespace: "demo".to_owned(),
+        deployments: one("pool", object(DEPLOYMENT, "pool", None, &json!({"spec": {"replicas": 1, "template": {}}}))),
+        sets: one("pool-1", object(SET, "pool-1", Some((DEPLOYMENT, "pool")), &json!({"spec": {"replicas": 1}}))),
+        machines: one("pool-1-a", object(MACHINE, "pool-1-a", Some((SET, "pool-1")), more)),
+        classes: BTreeMap::new(),
+        unreadable: Vec::new(),
+        previews: previews.into_iter().map(|((kind, name), preview)| (kind, one(&name, preview))).collect(),
+        managers: vec![manager("sets", NOW - 2), manager("machines", NOW - 2)],
+        unread: Vec::new(),
+        memory: Memory::default(),
+    }
+}
+
+fn settled() -> [((&'static str, String), PlanPreview); 2] {
+    [preview(DEPLOYMENT, "pool", &[], &[]), preview(SET, "pool-1", &[], &[])]
+}
+
+fn with_machine(more: &Value, steps: &[(&str, bool)], waits: &[(WaitKind, &str)]) -> NamespaceFacts {
+    let [deployment, set] = settled();
+    family(more, [deployment, set, preview(MACHINE, "pool-1-a", steps, waits)])
+}
+
+#[rstest]
+#[case::settled(&[], &[], ObjectVerdict::Settled)]
+#[case::routine(&[], &[(WaitKind::VmCheck, "the next check of the VM")], ObjectVerdict::Settled)]
+#[case::acts(&[("create VM", false)], &[], ObjectVerdict::Progressing)]
+#[case::others_act(&[], &[(WaitKind::NodeJoin, "Node a to join")], ObjectVerdict::Waiting)]
+#[case::a_user_acts(&[], &[(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Secret, "Secret s")], ObjectVerdict::Blocked)]
+fn a_deployment_is_as_its_worst_machine(
+    #[case] steps: &[(&str, bool)],
+    #[case] waits: &[(WaitKind, &str)],
+    #[case] expected: ObjectVerdict,
+) {
+    let facts = with_machine(&json!({}), steps, waits);
+    for name in ["pool", "machineset/pool-1", "mc/pool-1-a"] {
+        let object = facts.find(name).unwrap();
+        assert_eq!(facts.answer(&object).verdict, expected, "{name}");
+    }
+    let shown = facts.all().len();
+    assert_eq!(shown, usize::from(expected != ObjectVerdict::Settled));
+}
+
+/// Its manager is that of the provider for Cluster API, which plans it.
+#[rstest]
+#[case::in_place("Running", ObjectVerdict::Settled)]
+#[case::without_a_node("Pending", ObjectVerdict::Waiting)]
+fn a_machine_of_the_provider_is_not_blocked_by_its_owner(#[case] phase: &str, #[case] expected: ObjectVerdict) {
+    let more = json!({
+        "metadata": { "labels": { (labels::POOL): "p" } },
+        "status": { "currentStatus": { "phase": phase } },
+    });
+    let hold = "the manager of MCMMachinePool p, which owns this object";
+    let facts = with_machine(&more, &[], &[(WaitKind::Hold, hold)]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(answer.verdict, expected, "{answer:?}");
+    assert!(answer.waits.iter().all(|wait| wait.text == hold && wait.remedies.is_empty()), "{answer:?}");
+}
+
+#[test]
+fn a_wait_for_a_user_comes_first_with_its_remedies() {
+    let waits = [(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Class, "class large")];
+    let facts = with_machine(&json!({}), &[], &waits);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(answer.waits.iter().map(|wait| wait.kind).collect::<Vec<_>>(), [WaitKind::Class, WaitKind::NodeJoin]);
+    assert!(answer.waits[0].remedies.iter().any(|remedy| remedy.text == "kubectl get machineclass -n demo"));
+    let owners: Vec<&str> = answer.owners.iter().map(|owner| owner.name.as_str()).collect();
+    assert_eq!(owners, ["pool-1", "pool"]);
+}
+
+#[test]
+fn without_a_manager_nothing_progresses() {
+    let mut facts = with_machine(&json!({}), &[("create VM", false)], &[]);
+    facts.managers = vec![manager("sets", NOW), manager("machines", NOW - 120)];
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!(answer.verdict, ObjectVerdict::Blocked);
+    let manager = facts.manager_of(MACHINE).unwrap();
+    assert_eq!(manager.state(facts.now), "no manager runs: mcm-0 renewed the Lease lease-of-machines 2m ago");
+}
+
+#[test]
+fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
+    let blocked = json!({
+        "metadata": {"deletionTimestamp": at(360)},
+        "spec": {"drainTimeout": "10m"},
+        "status": {"conditions": [{"type": "DrainBlocked", "status": "True", "message": "budget demo/strict allows none"}]},
+    });
+    let facts = with_machine(&blocked, &[("list pods of node a", true)], &[]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    let [wait] = answer.waits.as_slice() else { panic!("{answer:?}") };
+    assert_eq!((wait.kind, wait.until), (WaitKind::Eviction, Some(at(960))));
+    assert_eq!(wait.text, "budget demo/strict to allow an eviction");
+    assert_eq!((answer.next.len(), answer.verdict, answer.state.as_str()), (0, ObjectVerdict::Waiting, "Terminating"));
+    assert_eq!(answer.since, Some(at(360)));
+}
+
+#[rstest]
+#[case::evictions(
+    "Evictions are refused by the disruption budget ns/db. Initiate node drain",
+    true,
+    WaitKind::Eviction,
+    "budget ns/db to allow an eviction"
+)]
+#[case::a_secret("Waiting for Secret demo/pool", false, WaitKind::Secret, "Secret demo/pool")]
+#[case::a_write(
+    "Waiting for the API server to accept the finalizer",
+    false,
+    WaitKind::MachineWrite,
+    "the API server to accept the finalizer"
+)]
+fn a_wait_that_the_manager_shows_in_the_status_is_known(
+    #[case] description: &str,
+    #[case] is_deleted: bool,
+    #[case] kind: WaitKind,
+    #[case] text: &str,
+) {
+    let mut more = json!({"status": {"lastOperation": {"state": "Processing", "description": description}}});
+    if is_deleted {
+        more["metadata"] = json!({"deletionTimestamp": at(360)});
+    }
+    let facts = with_machine(&more, &[("look", true)], &[]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!((answer.waits[0].kind, answer.waits[0].text.as_str()), (kind, text));
+    assert_eq!(answer.next, []);
+}
+
+#[test]
+fn without_a_lease_a_manager_may_run() {
+    let mut facts = with_machine(&json!({}), &[("create VM", false)], &[]);
+    facts.managers.iter_mut().for_each(|manager| (manager.exists, manager.holder) = (false, String::new()));
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!(answer.verdict, ObjectVerdict::Progressing);
+    let state = facts.managers[0].state(facts.now);
+    assert!(state.starts_with("there is no Lease lease-of-sets"), "{state}");
+}
+
+#[test]
+fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
+    let failed = json!({
+        "status": {
+            "currentStatus": {"phase": "CrashLoopBackOff"},
+            "lastOperation": {
+                "type": "Create", "state": "Failed", "errorCode": "ResourceExhausted",
+                "description": "Cloud provider message - machine codes error: code = [ResourceExhausted] message = [no stock]",
+                "lastUpdateTime": at(540),
+            },
+        },
+    });
+    let facts = with_machine(&failed, &[("get VM status", true)], &[]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(answer.failed.as_deref(), Some("no stock (ResourceExhausted), 1m ago"));
+    assert_eq!((answer.waits[0].kind, answer.verdict), (WaitKind::DriverRetry, ObjectVerdict::Waiting));
+    assert_eq!(answer.waits[0].text, "the next attempt, after ResourceExhausted: no stock");
+}
+
+#[rstest]
+#[case::a_budget("budget demo/strict to allow an eviction", Some(("demo", "strict")))]
+#[case::in_a_sentence("refused by the disruption budget ns/db. Will retry", Some(("ns", "db")))]
+#[case::several("a pod that several disruption budgets select is never evicted: a, b", None)]
+fn the_budget_of_a_wait_is_found_in_its_text(#[case] text: &str, #[case] expected: Option<(&str, &str)>) {
+    assert_eq!(budget_in(text), expected);
+}
+
+#[test]
+fn a_remedy_names_the_missing_secret_and_the_strict_budget() {
+    let texts = |kind, text: &str| {
+        let facts = with_machine(&json!({}), &[], &[(kind, text)]);
+        let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+        answer.waits[0].remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>()
+    };
+    let missing = texts(WaitKind::Secret, "the Secret demo/keys, which does not exist");
+    let create = "create it: kubectl create secret generic keys -n demo --from-file=KEY=FILE";
+    assert_eq!(missing[0], create);
+    let invalid = texts(WaitKind::Secret, "the Secret demo/keys, which has no userData");
+    assert!(invalid.iter().all(|text| !text.starts_with("create")), "{invalid:?}");
+    let strict = texts(WaitKind::Eviction, "pod demo/a: eviction refused by the disruption budget other/strict");
+    assert!(strict.iter().any(|text| text.starts_with("kubectl patch pdb strict -n other --type merge")), "{strict:?}");
+}
+
+#[test]
+fn a_deployment_is_blocked_by_its_frozen_set_and_shows_what_ends_it() {
+    let [deployment, _] = settled();
+    let waits = [(WaitKind::ScaleUpBlocked, "the set to be unfrozen (label freeze=True)")];
+    let machine = preview(MACHINE, "pool-1-a", &[], &[]);
+    let facts = family(&json!({}), [deployment, preview(SET, "pool-1", &[], &waits), machine]);
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!((answer.verdict, answer.sets.len()), (ObjectVerdict::Blocked, 1));
+    let remedies: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
+    assert_eq!(remedies[0], "kubectl get machineset pool-1 -n demo -o yaml");
+    assert!(remedies[1].contains("safety.machine.sapcloud.io/unfreeze=True"), "{remedies:?}");
+    assert_eq!(
+        progress::obstacle(&answer).as_deref(),
+        Some("pool-1 waits for the set to be unfrozen (label freeze=True)")
+    );
+}
+
+#[test]
+fn a_paused_rollout_waits_for_a_user_who_can_resume_it() {
+    let [_, set] = settled();
+    let waits = [
+        (WaitKind::Rollout, "1 machine of old set pool-1 to be deleted"),
+        (WaitKind::Paused, "the deployment to be resumed: spec.paused is true"),
+    ];
+    let machine = preview(MACHINE, "pool-1-a", &[], &[]);
+    let facts = family(&json!({}), [preview(DEPLOYMENT, "pool", &[], &waits), set, machine]);
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    assert_eq!((answer.verdict, answer.waits[0].kind), (ObjectVerdict::Blocked, WaitKind::Paused));
+    let commands: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
+    assert!(commands[1].starts_with("kubectl patch machinedeployment pool -n demo --type merge"), "{commands:?}");
+}
+
+#[rstest]
+#[case("pool", Some(DEPLOYMENT))]
+#[case("pool-1", Some(SET))]
+#[case("mcs/pool", None)]
+#[case("machine/pool-1-a", Some(MACHINE))]
+#[case("node/ip-10-0-0-1", Some(MACHINE))]
+#[case("pods/x", None)]
+#[case("nonesuch", None)]
+fn an_object_is_found_by_its_name_or_with_its_kind(#[case] text: &str, #[case] expected: Option<&str>) {
+    let facts = with_machine(&json!({"metadata": {"labels": {"node": "ip-10-0-0-1"}}}), &[], &[]);
+    assert_eq!(facts.find(text).map(|found| found.kind).as_deref(), expected);
+}
+
+#[test]
+fn a_node_without_a_machine_waits_as_its_manager_remembers() {
+    let mut facts = with_machine(&json!({"metadata": {"labels": {"node": "ip-10-0-0-1"}}}), &[], &[]);
+    assert_eq!(facts.node_without_machine("node/ip-10-0-0-1"), None, "it leads to its machine");
+    assert_eq!(facts.node_without_machine("stranger"), None, "not a Node");
+    assert_eq!((facts.node_without_machine("no/stranger"), facts.find("no/stranger")), (Some("stranger"), None));
+    let remembered = json!({
+        "object": {"kind": "Node", "namespace": "", "name": "stranger"},
+        "waits": [{"kind": "NodeClaim", "text": "a machine to claim the node", "since": at(60), "until": at(900), "plans": 2}],
+    });
+    facts.memory.explained.push(serde_json::from_value(remembered).unwrap());
+    let answer = facts.answer(&facts.find("no/stranger").unwrap());
+    let wait = &answer.waits[0];
+    assert_eq!((answer.verdict, wait.kind), (ObjectVerdict::Waiting, WaitKind::NodeClaim));
+    assert_eq!((wait.since, wait.until), (Some(at(60)), Some(at(900))));
+    assert_eq!(wait.remedies[0].text, "kubectl get machines -n demo");
+}
+
+#[test]
+fn an_object_that_cannot_be_planned_is_unknown() {
+    let mut facts = with_machine(&json!({}), &[], &[]);
+    facts.previews.remove(MACHINE);
+    assert_eq!(facts.answer(&facts.find("pool").unwrap()).verdict, ObjectVerdict::Unknown);
+}
+
+#[test]
+fn the_answer_fits_a_terminal() {
+    let blocked = json!({
+        "metadata": {"deletionTimestamp": at(360)},
+        "spec": {"drainTimeout": "10m"},
+        "status": {"conditions": [{
+            "type": "DrainBlocked", "status": "True",
+            "message": "pod disruption budget demo/strict allows no eviction although all its pods are healthy",
+        }]},
+    });
+    let [_, set] = settled();
+    let waits = [(WaitKind::Rollout, "1 machine of old set pool-1 to be deleted")];
+    let deployment = preview(DEPLOYMENT, "pool", &[], &waits);
+    let machine = preview(MACHINE, "pool-1-a", &[("list pods of node a", true)], &[]);
+    let facts = family(&blocked, [deployment, set, machine]);
+    let text = |look: TerminalLook, name: &str| {
+        let object = facts.find(name).unwrap();
+        report::one(look, &facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
+    };
+    let texts = |look: TerminalLook| ["pool", "machine/pool-1-a"].map(|name| text(look, name)).join("\n");
+    let narrow = texts(TerminalLook::PLAIN);
+    // Commands are in one line, so that they can be copied.
+    let is_command = |line: &str| {
+        ["kubectl ", "mcm "].iter().any(|program| line.get(13..).is_some_and(|text| text.starts_with(program)))
+    };
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80 || is_command(line)), "{narrow}");
+    insta::assert_snapshot!(narrow);
+    insta::assert_snapshot!(
+        "200-columns",
+        texts(TerminalLook { width: 200, colours: true, is_terminal: true, ..TerminalLook::PLAIN })
+    );
+}
+
+#[rstest]
+#[case(0, "0s")]
+#[case(59, "59s")]
+#[case(243, "4m3s")]
+#[case(3600, "1h")]
+#[case(190_800, "2d5h")]
+fn a_time_has_at_most_two_units(#[case] seconds: i64, #[case] expected: &str) {
+    assert_eq!(ago(at(seconds), at(0)), expected);
+}
+
+#[test]
+fn what_depends_on_a_kind_that_was_not_read_is_unknown_and_hides_nothing_else() {
+    let mut facts = with_machine(&json!({}), &[], &[(WaitKind::NodesUnknown, "the Nodes to be read")]);
+    let machine = facts.find("machine/pool-1-a").unwrap();
+    assert_eq!(facts.answer(&machine).verdict, ObjectVerdict::Waiting);
+    facts.unread = vec!["nodes".to_owned()];
+    let answer = facts.answer(&machine);
+    assert_eq!(
+        (answer.verdict, answer.unread.as_slice(), answer.waits.as_slice()),
+        (ObjectVerdict::Unknown, &["nodes"][..], &[][..])
+    );
+    assert_eq!(facts.all(), [], "a note says it once");
+}
+
+#[test]
+fn the_memory_of_a_manager_says_since_when_and_how_often_and_settles_what_was_not_read() {
+    let mut facts = with_machine(&json!({}), &[("get VM status", true)], &[(WaitKind::NodesUnknown, "the Nodes")]);
+    facts.unread = vec!["nodes".to_owned()];
+    facts.memory.explained = serde_json::from_value(json!([{
+        "object": { "kind": "Machine", "namespace": "demo", "name": "pool-1-a" }, "controller": "machine",
+        "lastPlanned": "1970-01-01T00:09:00Z", "since": "1970-01-01T00:05:00Z", "step": "create VM: it has none",
+        "waits": [
+            { "kind": "DriverRetry", "text": "the next attempt", "since": "1970-01-01T00:05:00Z",
+              "until": "1970-01-01T00:12:00Z", "plans": 7 },
+            { "kind": "OfAnotherVersion", "text": "?", "since": "1970-01-01T00:05:00Z", "plans": 1 },
+            { "kind": "VmCheck", "text": "a routine", "since": "1970-01-01T00:05:00Z", "plans": 1 },
+        ],
+    }]))
+    .unwrap();
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!((answer.verdict, answer.next.len(), answer.unread.len()), (ObjectVerdict::Waiting, 0, 0));
+    assert_eq!(answer.tried.as_deref(), Some("create VM: it has none"));
+    let [wait] = answer.waits.as_slice() else { panic!("{:?}", answer.waits) };
+    assert_eq!(
+        (wait.kind, wait.since, wait.until, wait.plans),
+        (WaitKind::DriverRetry, Some(at(300)), Some(at(720)), Some(7))
+    );
+}
+
+#[test]
+fn the_rollout_and_the_set_say_why_a_machine_is_touched_at_all_and_usual_causes_are_ruled_out() {
+    let mut facts = with_machine(&json!({}), &[], &[(WaitKind::NodeJoin, "Node a to join")]);
+    let newest = json!({
+        "metadata": { "annotations": { "deployment.kubernetes.io/revision": "4" } },
+        "spec": { "replicas": 2, "template": { "spec": { "class": { "name": "small" } } } },
+    });
+    facts.sets.insert("pool-2".to_owned(), object(SET, "pool-2", Some((DEPLOYMENT, "pool")), &newest));
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    let expected = [
+        "MachineDeployment pool replaces the machines of pool-1 with class small (revision 4)",
+        "old set pool-1 has 1 of 1 machines",
+    ];
+    assert_eq!(answer.chain.up, expected);
+    let checks: Vec<&str> = answer.ruled_out.iter().map(|one| one.check).collect();
+    assert_eq!(checks, ["paused", "frozen", "manager"]);
+}
+
+#[test]
+fn a_remedy_is_offered_only_to_objects_of_its_kind() {
+    let facts = with_machine(&json!({}), &[], &[]);
+    let texts = |kind: &str, name: &str, wait: WaitKind| -> Vec<String> {
+        let wait = Wait { kind: wait, text: String::new(), until: None };
+        facts.told(&wait, &facts.subject(kind, name)).remedies.into_iter().map(|remedy| remedy.text).collect()
+    };
+    let describe = |kind: &str, name: &str| format!("kubectl describe {kind} {name} -n demo");
+    let set = texts(SET, "pool-1", WaitKind::Preservation);
+    assert_eq!(set, [describe("machineset", "pool-1")]);
+    let machine = texts(MACHINE, "pool-1-a", WaitKind::Preservation);
+    assert_eq!((machine.len(), &machine[0]), (2, &describe("machine", "pool-1-a")));
+    let without_node = texts(MACHINE, "pool-1-a", WaitKind::PodTermination);
+    assert!(without_node.iter().all(|text| !text.contains("spec.nodeName")), "{without_node:?}");
+}
+
+#[test]
+fn an_object_that_only_a_manager_plans_is_answered_from_its_memory() {
+    let mut facts = with_machine(&json!({}), &[], &[]);
+    let explained = json!({
+        "object": {"kind": "Secret", "name": "old"}, "lastPlanned": "2026-01-01T00:00:00Z",
+        "waits": [{"kind": "Users", "text": "classes that name it: small", "since": "2026-01-01T00:00:00Z", "plans": 2}],
+    });
+    facts.memory.explained.push(serde_json::from_value(explained).unwrap());
+    assert_eq!(facts.find("secret/new"), None);
+    let answer = facts.answer(&facts.find("secrets/old").unwrap());
+    assert_eq!((answer.verdict, answer.waits[0].kind), (ObjectVerdict::Blocked, WaitKind::Users));
+    assert_eq!(answer.since, answer.waits[0].since);
+    assert_eq!(facts.all().iter().map(|one| one.object.name.as_str()).collect::<Vec<_>>(), ["old"]);
+}

@@ -1,0 +1,182 @@
+//! A deployment in the middle of a rollout, for tests of reports and decisions.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{
+    memory::Memory,
+    story::{ByName, CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET},
+};
+use crate::terminal::TerminalLook;
+use mcm_api::machine::Machine;
+use mcm_rules::plan::{PlanPreview, PreviewStep, SubjectRef, Wait, WaitKind};
+
+/// Ten minutes after the epoch.
+pub const NOW: i64 = 600;
+/// A terminal of the usual size, without colours.
+pub const TERMINAL: TerminalLook = TerminalLook { width: 80, colours: false, unicode: true, is_terminal: true };
+
+pub fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+pub fn object<T: serde::de::DeserializeOwned + ResourceExt>(
+    kind: &str,
+    name: &str,
+    owner: Option<(&str, &str)>,
+    more: &Value,
+) -> (String, T) {
+    let owner = owner.map(|(kind, name)| {
+        json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": name, "uid": "u", "controller": true})
+    });
+    let mut value = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind,
+        "metadata": {
+            "name": name, "namespace": "demo", "ownerReferences": owner.into_iter().collect::<Vec<_>>(),
+            "resourceVersion": "7", "creationTimestamp": at(60),
+        },
+        "spec": {},
+    });
+    merge(&mut value, more);
+    (name.to_owned(), serde_json::from_value(value).unwrap())
+}
+
+fn merge(target: &mut Value, more: &Value) {
+    match (target.as_object_mut(), more.as_object()) {
+        (Some(fields), Some(more)) => {
+            more.iter().for_each(|(key, part)| merge(fields.entry(key.clone()).or_insert(Value::Null), part));
+        }
+        _ => *target = more.clone(),
+    }
+}
+
+fn template(class: &str) -> Value {
+    json!({"metadata": {"labels": {"name": "pool"}}, "spec": {"class": {"kind": "MachineClass", "name": class}}})
+}
+
+fn set(name: &str, revision: &str, class: &str, replicas: i32) -> (String, mcm_api::machine::MachineSet) {
+    let mut template = template(class);
+    template["metadata"]["labels"]["machine-template-hash"] = name.into();
+    let more = json!({
+        "metadata": {"annotations": {"deployment.kubernetes.io/revision": revision}},
+        "spec": {"replicas": replicas, "template": template},
+    });
+    object(SET, name, Some((DEPLOYMENT, "pool")), &more)
+}
+
+/// A machine in a phase; `Terminating` has a deletion timestamp.
+pub fn machine(set: &str, suffix: &str, class: &str, phase: &str, more: &Value) -> (String, Machine) {
+    let name = format!("{set}-{suffix}");
+    let mut value = json!({
+        "metadata": {"labels": {"node": name}, "finalizers": ["machine.sapcloud.io/machine-controller-manager"]},
+        "spec": {"class": {"name": class}, "providerID": format!("simulated:///{name}"), "drainTimeout": "10m"},
+        "status": {"currentStatus": {"phase": phase, "lastUpdateTime": at(360)}},
+    });
+    if phase == "Terminating" {
+        value["metadata"]["deletionTimestamp"] = json!(at(357));
+    }
+    merge(&mut value, more);
+    object(MACHINE, &name, Some((SET, set)), &value)
+}
+
+/// A machine whose drain a budget blocks.
+pub fn blocked(set: &str, suffix: &str) -> (String, Machine) {
+    let condition = json!({
+        "type": "DrainBlocked", "status": "True",
+        "message": "budget demo/strict allows no eviction although all its pods are healthy",
+    });
+    machine(set, suffix, "large", "Terminating", &json!({"status": {"conditions": [condition]}}))
+}
+
+/// The plan for an object.
+pub fn preview(kind: &'static str, name: &str, steps: &[&str], waits: &[(WaitKind, &str)]) -> PlanPreview {
+    let step = |action: &&str| PreviewStep {
+        action: (*action).to_owned(),
+        reason: "a reason".to_owned(),
+        object: None,
+        is_status: false,
+        is_look: false,
+    };
+    let wait = |(kind, text): &(WaitKind, &str)| Wait { kind: *kind, text: (*text).to_owned(), until: None };
+    let object = SubjectRef { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
+    let (steps, waits) = (steps.iter().map(step).collect(), waits.iter().map(wait).collect());
+    PlanPreview { object, controller: "c", steps, waits }
+}
+
+/// Deployment `pool`, which rolls from class `large` (set `pool-6d689`) to `small` (set `pool-84dff`), with these machines; the plans
+/// of all are empty.
+pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
+    let up = i32::try_from(machines.iter().filter(|(_, machine)| machine.is_available()).count()).unwrap();
+    let updated = machines.iter().filter(|(name, _)| name.starts_with("pool-84dff")).count();
+    let deployment = json!({
+        "metadata": {"generation": 2},
+        "spec": {
+            "replicas": replicas, "template": template("small"), "selector": {"matchLabels": {"name": "pool"}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
+        },
+        "status": {
+            "observedGeneration": 2, "replicas": machines.len(), "updatedReplicas": updated, "availableReplicas": up,
+            "conditions": [{"type": "Progressing", "status": "True", "lastUpdateTime": at(359)}],
+        },
+    });
+    let of_set = |set: &str| {
+        let is_of = |(name, machine): &&(String, Machine)| name.starts_with(set) && !machine.is_terminating();
+        i32::try_from(machines.iter().filter(is_of).count()).unwrap()
+    };
+    let sets = [("pool-84dff", "4", "small"), ("pool-6d689", "3", "large")];
+    let sets: ByName<_> = sets.map(|(name, revision, class)| set(name, revision, class, of_set(name))).into();
+    let machines: ByName<Machine> = machines.into_iter().collect();
+    let plans = |kind: &'static str, names: Vec<&String>| {
+        let plans = names.into_iter().map(|name| (name.clone(), preview(kind, name, &[], &[])));
+        (kind, plans.collect::<ByName<PlanPreview>>())
+    };
+    let manager = |role: &str| ManagerLease {
+        lease: format!("lease-of-{role}"),
+        role: role.to_owned(),
+        holder: "mcm-0".to_owned(),
+        renewed: Some(at(NOW - 2)),
+        lasts: SignedDuration::from_secs(15),
+        exists: true,
+    };
+    NamespaceFacts {
+        now: at(NOW),
+        namespace: "demo".to_owned(),
+        deployments: [object(DEPLOYMENT, "pool", None, &deployment)].into(),
+        previews: BTreeMap::from([
+            plans(DEPLOYMENT, vec![&"pool".to_owned()]),
+            plans(SET, sets.keys().collect()),
+            plans(MACHINE, machines.keys().collect()),
+        ]),
+        sets,
+        machines,
+        classes: ["small", "large"]
+            .map(|name| object(CLASS, name, None, &json!({"provider": "simulated", "providerSpec": {}})))
+            .into(),
+        unreadable: Vec::new(),
+        unread: Vec::new(),
+        memory: Memory::default(),
+        managers: vec![manager("sets"), manager("machines")],
+    }
+}
+
+/// A rollout that a budget blocks: a new machine, an old one, and two whose drain makes no progress.
+pub fn blocked_pool() -> NamespaceFacts {
+    let none = json!({});
+    let mut facts = pool(
+        3,
+        vec![
+            machine("pool-84dff", "jpgkd", "small", "Running", &none),
+            machine("pool-6d689", "d98b2", "large", "Running", &none),
+            blocked("pool-6d689", "gmjqk"),
+            blocked("pool-6d689", "wggnm"),
+        ],
+    );
+    let waits = [(WaitKind::Rollout, "2 machines of old set pool-6d689 to be deleted")];
+    facts.previews.get_mut(DEPLOYMENT).unwrap().insert("pool".to_owned(), preview(DEPLOYMENT, "pool", &[], &waits));
+    facts
+}
