@@ -8,6 +8,7 @@ use crate::terminal::{ago, short};
 use mcm_api::{
     GoDuration,
     machine::{Machine, MachineDeployment, MachineSet, OperationState},
+    reasons::EventReason,
 };
 use mcm_rules::plan::{SubjectRef, Wait, WaitKind};
 
@@ -48,6 +49,8 @@ pub struct ReportedState {
     pub failed: Option<String>,
     /// A wait that its status shows.
     pub shown: Option<Wait>,
+    /// A write that the API server refuses, as a condition shows it.
+    pub refused: Option<Wait>,
     pub owners: Vec<SubjectRef>,
 }
 
@@ -119,14 +122,29 @@ fn of_deployment(deployment: &MachineDeployment) -> ReportedState {
         let text = summary.last_operation.description.as_str();
         format!("{}: {}", summary.name, error_of_cloud(text).map_or(text, |(_, message)| message))
     });
-    ReportedState { state, since, failed, ..ReportedState::default() }
+    let conditions = status.conditions.iter();
+    let refused = refused_write(conditions.map(|one| [&one.type_, &one.status, &one.reason, &one.message]));
+    ReportedState { state, since, failed, refused, ..ReportedState::default() }
+}
+
+/// The write of a set or a Machine that the API server refuses, from conditions with type, status, reason and message.
+fn refused_write<'a>(mut conditions: impl Iterator<Item = [&'a String; 4]>) -> Option<Wait> {
+    let [.., message] = conditions.find(|[type_, status, reason, _]| match (type_.as_str(), status.as_str()) {
+        ("ReplicaFailure", "True") => true,
+        ("Progressing", "False") => reason.as_str() == EventReason::MachineSetCreateError.as_str(),
+        _ => false,
+    })?;
+    let text = format!("the API server to accept a write: {}", short(message));
+    Some(Wait { kind: WaitKind::MachineWrite, text, until: None })
 }
 
 fn of_set(set: &MachineSet) -> ReportedState {
     let status = set.status.clone().unwrap_or_default();
     let state =
         format!("{} of {} machines, {} available", status.replicas, set.spec.replicas, status.available_replicas);
-    ReportedState { state, ..ReportedState::default() }
+    let conditions = status.conditions.iter();
+    let refused = refused_write(conditions.map(|one| [&one.type_, &one.status, &one.reason, &one.message]));
+    ReportedState { state, refused, ..ReportedState::default() }
 }
 
 fn of_machine(machine: &Machine, now: Timestamp) -> ReportedState {
@@ -147,5 +165,5 @@ fn of_machine(machine: &Machine, now: Timestamp) -> ReportedState {
         format!("{}{code}{age}", short(text))
     });
     let since = since.or_else(|| machine.creation_timestamp().map(|time| time.0));
-    ReportedState { state, since, failed, shown: shown_wait(machine), owners: Vec::new() }
+    ReportedState { state, since, failed, shown: shown_wait(machine), ..ReportedState::default() }
 }

@@ -43,6 +43,12 @@ impl ManagerLease {
         !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts.saturating_add(LATE))
     }
 
+    /// The manager that an object waits for, in words; `None` if there is one, or none is needed.
+    pub fn absence(&self, now: Timestamp) -> Option<String> {
+        let state = self.is_gone(now).then(|| self.state(now))?;
+        Some(format!("a manager: {}", state.strip_prefix("no manager runs: ").unwrap_or(&state)))
+    }
+
     /// The manager in words.
     pub fn state(&self, now: Timestamp) -> String {
         let renewed = self.renewed.map(|at| ago(now, at)).unwrap_or_default();

@@ -1,15 +1,16 @@
 //! A cell that only reads: caches, and the plans that the controllers would make. It holds no Lease, and its clients refuse every
 //! request that could write.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Client, client::Body};
+use kube::{Api, Client, ResourceExt, client::Body};
+use serde_json::json;
 use tower::{BoxError, service_fn};
 
-use mcm_api::{labels, node::Node};
+use mcm_api::{labels, machine::Machine, node::Node};
 use mcm_controllers::{KINDS, MACHINES, SETS, Settings, machine_deployment, node};
 use mcm_rules::plan::PlanPreview;
 use mcm_runtime::{
@@ -41,6 +42,7 @@ struct WouldWrite {
 }
 
 /// Clients that only read, for the clusters of a command. Nothing has been asked yet.
+#[derive(Clone)]
 pub struct ReadOnlyClients {
     /// For the control cluster.
     pub control: Client,
@@ -137,7 +139,30 @@ async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLease>
 
 impl ReadOnly {
     /// Reads the caches of one namespace. The controllers plan with the settings, and have a target if the clients have one.
+    /// Nodes of another cluster are unknown: without a kubeconfig of the target cluster, the Nodes of the control cluster were read.
     pub async fn from_clients(reach: ReadOnlyClients, settings: Settings) -> Self {
+        let found = Self::read(reach.clone(), settings.clone()).await;
+        let is_apart = reach.target.as_ref().is_some_and(|(_, of_target)| *of_target != reach.server);
+        match found.foreign_nodes().filter(|_| !is_apart) {
+            Some(count) => {
+                let message =
+                    format!("{FOREIGN} {count} Nodes is in the cluster that was read: pass --target-kubeconfig");
+                let target = reach.target.map(|(_, server)| (refusing(message), server));
+                Self::read(ReadOnlyClients { target, ..reach }, settings).await
+            }
+            None => found,
+        }
+    }
+
+    /// The number of Nodes that machines have, if there are several and none of them is in the cluster that was read.
+    fn foreign_nodes(&self) -> Option<usize> {
+        let nodes: BTreeSet<String> = self.nodes()?.iter().map(|node| node.name_any()).collect();
+        let machines = self.cached::<Machine>();
+        let named: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
+        (named.len() > 1 && named.iter().all(|name| !nodes.contains(*name))).then_some(named.len())
+    }
+
+    async fn read(reach: ReadOnlyClients, settings: Settings) -> Self {
         let ReadOnlyClients { control, server, target, namespace } = reach;
         let is_apart = target.as_ref().is_some_and(|(_, of_target)| *of_target != server);
         let target = target.map(|(client, _)| client);
@@ -253,6 +278,21 @@ fn reading(client: Client) -> Client {
         }
     });
     Client::new(service, namespace)
+}
+
+/// The beginning of the refusal of Nodes that are in another cluster.
+pub const FOREIGN: &str = "none of";
+
+/// A client whose requests are refused with a message, without a server.
+fn refusing(message: String) -> Client {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message,
+    });
+    let service = service_fn(move |_: Request<Body>| {
+        let body = Body::from(status.to_string().into_bytes());
+        async move { Response::builder().status(StatusCode::FORBIDDEN).body(body).map_err(BoxError::from) }
+    });
+    Client::new(service, "default")
 }
 
 /// The API server answers what it would store, and stores nothing.

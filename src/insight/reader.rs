@@ -1,7 +1,10 @@
 //! Reads the objects of a namespace, with the plans that the controllers would make for them. Nothing is written, and no manager is
 //! needed, so it works on control planes of the Go programs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
@@ -12,12 +15,12 @@ use serde::de::DeserializeOwned;
 use crate::{
     error::UsageError,
     memory,
-    read_only::{ReadOnly, RoleLease},
+    read_only::{FOREIGN, ReadOnly, RoleLease},
     story::{self, ByName, CONTROLLERS, DEPLOYMENT, ManagerLease, NamespaceFacts, UndecodableObject},
 };
 use mcm_api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
 use mcm_controllers::object::owner::controller_of;
-use mcm_rules::plan::SubjectRef;
+use mcm_rules::plan::{SubjectRef, shell::resource_name};
 use mcm_runtime::{cell::UnreadKind, guard::GuardedObject, kind_cache::CachedKind, refusal::forbidden};
 
 /// Duration of a Lease that says none.
@@ -143,6 +146,7 @@ fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes
         classes: classes.objects,
         previews: BTreeMap::new(),
         unread: Vec::new(),
+        unserved: BTreeSet::new(),
         memory: memory::Memory::default(),
         managers: Vec::new(),
     }
@@ -169,6 +173,7 @@ pub fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
         unreadable: Vec::new(),
         previews: BTreeMap::new(),
         unread: unread(cell),
+        unserved: BTreeSet::new(),
         memory: memory::Memory::default(),
         managers,
     };
@@ -180,6 +185,9 @@ fn by_name<K: CachedKind>(cell: &ReadOnly) -> ByName<K> {
 }
 
 fn planned(cell: &ReadOnly, mut facts: NamespaceFacts) -> NamespaceFacts {
+    let is_unserved = |class: &MachineClass| cell.settings.drivers.get(class).is_err();
+    facts.unserved =
+        facts.classes.iter().filter(|(_, class)| is_unserved(class)).map(|(name, _)| name.clone()).collect();
     for (kind, controller) in CONTROLLERS {
         let preview = |name: &String| Some((name.clone(), cell.preview(controller, name)?));
         let previews = facts.names(kind).filter_map(preview).collect();
@@ -211,6 +219,10 @@ pub fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
     if facts.managers.is_empty() {
         notes.push("the Leases of the managers could not be read".to_owned());
     }
+    if let Some(name) = facts.unserved.iter().next() {
+        let provider = facts.classes.get(name).map(|class| class.provider.as_str()).unwrap_or_default();
+        notes.push(format!("this build has no driver for provider {provider:?} of class {name}: what its machines need of it is unknown"));
+    }
     notes.extend(facts.unreadable.iter().map(|one| format!("{one}: correct it, it is left alone until then")));
     notes.extend(facts.ownerless());
     notes.extend(facts.memory.problems.iter().cloned());
@@ -221,6 +233,9 @@ pub fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
 fn unread_text(unread: &UnreadKind) -> String {
     let kind = &unread.kind;
     let Some(refusal) = &unread.refusal else { return kind.clone() };
+    if refusal.starts_with(FOREIGN) {
+        return format!("{kind} ({refusal})");
+    }
     format!("{kind} ({})", refused(refusal, kind))
 }
 
@@ -249,7 +264,7 @@ pub fn find_deployment(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRe
         return Ok(found);
     }
     let message = format!("{} {} is no MachineDeployment", found.kind, found.name);
-    Err(UsageError { message, hint: format!("kubectl get machinedeployments -n {}", facts.namespace) })
+    Err(UsageError { message, hint: format!("kubectl get {} -n {}", resource_name(DEPLOYMENT), facts.namespace) })
 }
 
 fn unknown(wanted: &str, facts: &NamespaceFacts) -> UsageError {
@@ -265,8 +280,16 @@ fn unknown(wanted: &str, facts: &NamespaceFacts) -> UsageError {
         return UsageError { message, hint };
     }
     let name = wanted.rsplit('/').next().unwrap_or(wanted);
+    let unread = facts.unread_kinds();
+    if let [kind, ..] = unread.as_slice() {
+        let message = format!(
+            "whether there is {wanted} in namespace {namespace} is unknown: {} could not be read",
+            unread.join(", ")
+        );
+        return UsageError { message, hint: format!("kubectl auth can-i list {kind} -n {namespace}") };
+    }
     if let Some(one) = facts.unreadable.iter().find(|one| one.name == name) {
-        let hint = format!("kubectl edit {} {name} -n {namespace} corrects it", one.kind.to_lowercase());
+        let hint = format!("kubectl edit {} {name} -n {namespace} corrects it", resource_name(&one.kind));
         return UsageError { message: one.to_string(), hint };
     }
     let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));

@@ -108,7 +108,15 @@ pub fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts,
     if facts.is_empty() && answers.is_empty() {
         text = empty(namespace);
     } else if answers.is_empty() {
-        text = format!("nothing waits in namespace {namespace}\n");
+        text = match facts.unread_kinds().as_slice() {
+            [] => format!("nothing waits in namespace {namespace}\n"),
+            unread => {
+                let unread = unread.join(", ");
+                format!(
+                    "nothing that was read waits in namespace {namespace}; {unread} could not be read, so the rest is unknown\n"
+                )
+            }
+        };
     } else {
         let row = |answer: &ObjectAnswer| {
             let since = answer.since.map(|since| ago(now, since)).unwrap_or_default();
@@ -132,7 +140,7 @@ pub fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts,
 pub fn empty(namespace: &str) -> String {
     format!(
         "there are no machines, and no deployments and classes of machines, in namespace {namespace}\n\
-         hint: name another with -n; kubectl get machinedeployments -A lists all\n"
+         hint: name another with -n; kubectl get machinedeployments.machine.sapcloud.io -A lists all\n"
     )
 }
 

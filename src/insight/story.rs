@@ -19,6 +19,7 @@ use mcm_controllers::object::authority;
 use mcm_rules::plan::{
     PlanPreview, PreviewStep, SubjectRef, Wait, WaitKind,
     guide::{WaitEnd, WaitRemedy},
+    shell::resource_name,
 };
 
 pub use super::manager::ManagerLease;
@@ -49,6 +50,8 @@ pub struct NamespaceFacts {
     pub managers: Vec<ManagerLease>,
     /// Kinds that could not be read, in the plural.
     pub unread: Vec<String>,
+    /// Classes for whose providers this build has no driver.
+    pub unserved: BTreeSet<String>,
     /// The memory of the managers.
     pub memory: Memory,
 }
@@ -449,13 +452,14 @@ impl NamespaceFacts {
         let planned = preview.waits.iter().filter(|wait| !wait.kind.is_routine());
         let planned = planned.filter(|wait| !is_left(wait) || !self.is_in_place(object));
         // A plan without a kind waits for it to be read. The manager, which reads it, may wait for nothing.
-        let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) = planned.partition(|wait| self.depends_on(wait).is_some());
+        let (of_unread, planned): (Vec<&Wait>, Vec<&Wait>) =
+            planned.partition(|wait| self.depends_on(wait, object).is_some());
         let told = |wait: &Wait| match is_left(&wait) {
             true => ExplainedWait { end: WaitEnd::Controllers, remedies: Vec::new(), ..self.told(wait, object) },
             false => self.told(wait, object),
         };
         let mut waits: Vec<ExplainedWait> = planned.into_iter().map(told).collect();
-        let mut unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait)).collect();
+        let mut unread: Vec<&str> = of_unread.into_iter().filter_map(|wait| self.depends_on(wait, object)).collect();
         let mut next: Vec<PreviewStep> = preview.steps.iter().filter(|step| !step.is_status).cloned().collect();
         // The manager remembers the result of a look, and the object shows it.
         if let Some(shown) = &facts.shown
@@ -471,8 +475,12 @@ impl NamespaceFacts {
             next.retain(|step| !step.is_look);
             unread.clear();
         }
-        waits.sort_by_key(|wait| wait.end);
-        let verdict = match self.verdict(&object.kind, &waits, &next) {
+        waits.extend(facts.refused.iter().map(|refused| self.told(refused, object)));
+        if !(waits.is_empty() && next.is_empty()) && !is_of_provider {
+            waits.extend(self.absent_manager(object));
+        }
+        waits.sort_by_key(|wait| (wait.end, wait.kind != WaitKind::Manager));
+        let verdict = match verdict(&waits, &next) {
             ObjectVerdict::Settled if !unread.is_empty() => ObjectVerdict::Unknown,
             verdict => verdict,
         };
@@ -500,8 +508,7 @@ impl NamespaceFacts {
             _ => None,
         };
         // The VM of an MCMMachine stays when its MCM Machine is deleted.
-        let is_apt =
-            |remedy: &&WaitRemedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete machine ");
+        let is_apt = |remedy: &&WaitRemedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete ");
         let remedies = guide.remedies.iter().filter(is_apt);
         let remedies = remedies.filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
         let Wait { kind, ref text, until } = *wait;
@@ -551,7 +558,7 @@ impl NamespaceFacts {
         let mut waits = self.remembered(&explained.waits, object);
         waits.sort_by_key(|wait| wait.end);
         let since = waits.iter().filter_map(|wait| wait.since).min();
-        let verdict = self.verdict(&object.kind, &waits, &[]);
+        let verdict = verdict(&waits, &[]);
         Some(ObjectAnswer {
             tried: explained.step.clone(),
             since,
@@ -559,9 +566,10 @@ impl NamespaceFacts {
         })
     }
 
-    /// The kind that could not be read, if a wait is for it.
-    fn depends_on(&self, wait: &Wait) -> Option<&'static str> {
+    /// The kind that could not be read, or the driver that this build lacks, if a wait is for it. A manager may have both.
+    fn depends_on(&self, wait: &Wait, object: &SubjectRef) -> Option<&'static str> {
         let kind = match wait.kind {
+            WaitKind::Class if self.is_unserved(object) => return Some("drivers"),
             WaitKind::Secret => "secrets",
             WaitKind::NodesUnknown | WaitKind::NodeJoin | WaitKind::NodeHealth => "nodes",
             WaitKind::Class | WaitKind::ClassUnknown => "machineclasses",
@@ -570,18 +578,26 @@ impl NamespaceFacts {
         self.unread.iter().any(|unread| unread == kind).then_some(kind)
     }
 
-    fn verdict(&self, kind: &str, waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
-        if waits.iter().any(|wait| wait.end == WaitEnd::User) {
-            return ObjectVerdict::Blocked;
-        }
-        if !next.is_empty() {
-            return if self.manager_of(kind).is_some_and(|manager| manager.is_gone(self.now)) {
-                ObjectVerdict::Blocked
-            } else {
-                ObjectVerdict::Progressing
-            };
-        }
-        if waits.is_empty() { ObjectVerdict::Settled } else { ObjectVerdict::Waiting }
+    fn is_unserved(&self, object: &SubjectRef) -> bool {
+        let class = match object.kind.as_str() {
+            MACHINE => self.machines.get(&object.name).map(|machine| machine.spec.class.name.as_str()),
+            CLASS => Some(object.name.as_str()),
+            _ => None,
+        };
+        class.is_some_and(|class| self.unserved.contains(class))
+    }
+
+    /// The wait for a manager, if none renews its Lease.
+    fn absent_manager(&self, object: &SubjectRef) -> Option<ExplainedWait> {
+        let text = self.manager_of(&object.kind)?.absence(self.now)?;
+        Some(self.told(&Wait { kind: WaitKind::Manager, text, until: None }, object))
+    }
+
+    /// The kinds without which an answer about the whole namespace is unknown, and which could not be read.
+    pub fn unread_kinds(&self) -> Vec<&str> {
+        let needed =
+            |kind: &&str| ["machinedeployments", "machinesets", "machines", "machineclasses", "nodes"].contains(kind);
+        self.unread.iter().map(String::as_str).filter(needed).collect()
     }
 
     /// The manager whose controllers act on a kind.
@@ -616,6 +632,15 @@ impl NamespaceFacts {
     }
 }
 
+fn verdict(waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
+    match waits.iter().any(|wait| wait.end == WaitEnd::User) {
+        true => ObjectVerdict::Blocked,
+        false if !next.is_empty() => ObjectVerdict::Progressing,
+        false if waits.is_empty() => ObjectVerdict::Settled,
+        false => ObjectVerdict::Waiting,
+    }
+}
+
 /// Those that are not settled, the worst and longest first.
 pub fn unsettled(answers: impl Iterator<Item = ObjectAnswer>) -> Vec<ObjectAnswer> {
     let mut found: Vec<ObjectAnswer> = answers.filter(|one| one.verdict != ObjectVerdict::Settled).collect();
@@ -627,7 +652,7 @@ pub fn unsettled(answers: impl Iterator<Item = ObjectAnswer>) -> Vec<ObjectAnswe
 pub fn filled(remedy: &WaitRemedy, object: &SubjectRef, node: Option<&str>, wait: &str) -> Option<ObjectRemedy> {
     let of = |kind: &str| (object.kind == kind).then_some(object.name.as_str());
     let budget = budget_in(wait);
-    let kind = object.kind.to_lowercase();
+    let kind = resource_name(&object.kind);
     let places = [
         ("{kind}", Some(kind.as_str())),
         ("{namespace}", Some(&object.namespace)),

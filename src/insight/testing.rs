@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -159,6 +159,7 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
             .into(),
         unreadable: Vec::new(),
         unread: Vec::new(),
+        unserved: BTreeSet::new(),
         memory: Memory::default(),
         managers: vec![manager("sets"), manager("machines")],
     }

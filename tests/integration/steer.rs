@@ -92,7 +92,7 @@ async fn a_rollout_is_followed_to_its_end_paused_undone_and_restarted() {
     let tried = text(&world, &["rollout", "pause", "pool", "--dry-run"], 0).await;
     assert!(tried.contains("nothing was changed"), "{tried}");
     let paused = text(&world, &["rollout", "pause", "pool"], 0).await;
-    assert!(paused.contains(r#"kubectl patch machinedeployment pool"#), "{paused}");
+    assert!(paused.contains(r#"kubectl patch machinedeployments.machine.sapcloud.io pool"#), "{paused}");
     let refused = text(&world, &["rollout", "undo", "pool"], 3).await;
     assert!(refused.contains("is paused") && refused.contains("hint: mcm rollout resume pool"), "{refused}");
     text(&world, &["rollout", "resume", "pool"], 0).await;

@@ -168,7 +168,7 @@ async fn a_node_that_does_not_join_is_named_and_the_remedy_replaces_the_machine(
     let wait = &why.answer["waits"][0];
     assert_eq!(why.code, 4, "{}", why.answer);
     assert!(wait["until"].is_string(), "the end of the creation timeout: {wait}");
-    let remedy = format!("kubectl delete machine {machine} -n {}", world.namespace);
+    let remedy = format!("kubectl delete machines.machine.sapcloud.io {machine} -n {}", world.namespace);
     let is_offered = |one: &Value| one["text"] == remedy && one["danger"] == "ReplacesMachines";
     assert!(wait["remedies"].as_array().unwrap().iter().any(is_offered), "{wait}");
 
@@ -176,6 +176,27 @@ async fn a_node_that_does_not_join_is_named_and_the_remedy_replaces_the_machine(
     world.machines().delete(&machine, &kube::api::DeleteParams::default()).await.unwrap();
     world.settled(1, "small").await;
     until_code(&world, "pool", 0).await;
+}
+
+#[tokio::test]
+async fn a_manager_that_is_gone_is_waited_for_first() {
+    let world = World::new("why-gone").await;
+    world.classes().await;
+    for name in ["machine-controller-manager", "machine-controller"] {
+        world
+            .apply(json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+                "spec": {
+                    "holderIdentity": "gone", "leaseDurationSeconds": 15,
+                    "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+                },
+            }))
+            .await;
+    }
+    world.apply(objects::deployment("pool", 1)).await;
+    let why = ask(&world, "pool").await;
+    assert_eq!((why.code, why.kinds().first().map(String::as_str)), (3, Some("Manager")), "{}", why.answer);
+    assert!(why.text().contains("gone renewed the Lease machine-controller-manager"), "{}", why.answer);
 }
 
 #[tokio::test]

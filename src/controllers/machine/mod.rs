@@ -25,6 +25,7 @@ mod cache;
 mod conditions;
 mod create;
 mod delete;
+mod drain_reason;
 mod draining;
 mod evidence;
 mod lint;
@@ -50,6 +51,7 @@ pub use action::{Action, BootstrapToken};
 pub use apply::{FreedResources, HeldPermit, ReplacementPermits, look_at_permit, secrets_of_class, take_permit};
 pub use cache::{BY_CONTROLLER, BY_DEPLOYMENT, CACHE, naming_class, of_node, unreadable_of_node};
 pub use create::may_call_driver;
+pub use drain_reason::DrainReason;
 #[cfg(test)]
 pub use memory::VmCall;
 pub use memory::{Memory, NodeWrite};

@@ -236,7 +236,9 @@ impl WaitCause {
             }
             Self::Class => vec![
                 safe(
-                    format!("kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check -f -"),
+                    format!(
+                        "kubectl get machineclasses.machine.sapcloud.io,secrets -n {namespace} -o yaml | mcm class check -f -"
+                    ),
                     "names each wrong field",
                 ),
                 describe(),

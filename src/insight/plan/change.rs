@@ -163,7 +163,7 @@ async fn ask(client: &Client, path: &str, format: &str, patch: &Value) -> kube::
     let force = if format.contains("apply") { "&force=true" } else { "" };
     let request = Request::builder()
         .method(Method::PATCH)
-        .uri(format!("{path}?dryRun=All&fieldManager={MANAGER}{force}"))
+        .uri(format!("{path}?dryRun=All&fieldManager={MANAGER}&fieldValidation=Strict{force}"))
         .header(header::CONTENT_TYPE, format)
         .body(patch.to_string().into_bytes())
         .map_err(kube::Error::HttpError)?;

@@ -14,13 +14,17 @@ use super::{
     answer::{Action, BlockerRemedy, BlockerSeverity, ObjectPlan, PlanBlocker, PlanVerdict},
     outcome::brief,
 };
-use crate::{reader, rehearsal::record::RehearsalWait, story::filled};
+use crate::{
+    reader,
+    rehearsal::record::RehearsalWait,
+    story::{ObjectAnswer, filled},
+};
 use mcm_api::{
     GoDuration, labels,
     machine::{Machine, MachineClass, MachineDeployment, StrategyType},
     selector::Selector,
 };
-use mcm_controllers::machine_class::secret_refs;
+use mcm_controllers::{machine::DrainReason, machine_class::secret_refs};
 use mcm_driver_host::{DriverCatalogue, NotValidated};
 use mcm_rules::plan::{SubjectRef, WaitKind, counted, guide::WaitEnd};
 
@@ -74,7 +78,7 @@ pub fn of_objects(
         if wanted.spec.paused {
             let text = "the deployment is paused: a new template waits until spec.paused is false".to_owned();
             let command = format!(
-                "kubectl patch mcd {} -n {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
+                "kubectl patch machinedeployments.machine.sapcloud.io {} -n {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
                 plan.name, plan.namespace
             );
             let remedies = vec![BlockerRemedy { command, danger: "ReplacesMachines".to_owned() }];
@@ -166,15 +170,58 @@ pub fn of_class(
     found
 }
 
-/// A budget that never allows an eviction, and the Nodes of its pods.
+/// What an object and those below it wait for now, so that no controller ends it. With `of_drains`, only the drains under way and a
+/// missing manager: a change of the object may end other waits.
+pub fn of_now(answer: &ObjectAnswer, of_drains: bool) -> Vec<PlanBlocker> {
+    let all = [answer].into_iter().chain(&answer.sets).chain(&answer.machines);
+    let mut found: Vec<PlanBlocker> = Vec::new();
+    for (one, wait) in all.flat_map(|one| one.waits.iter().map(move |wait| (one, wait))) {
+        let is_of_drains = matches!(
+            wait.kind,
+            WaitKind::Eviction
+                | WaitKind::PodTermination
+                | WaitKind::VolumeAttachment
+                | WaitKind::VolumeDetachment
+                | WaitKind::Manager
+        );
+        let is_ended_by_others = matches!(wait.end, WaitEnd::User | WaitEnd::Others);
+        let text = format!("now, {} waits for {}", one.object.name, wait.text);
+        // A Node that joins and a cloud that works are what the plan is about.
+        let is_usual = matches!(
+            wait.kind,
+            WaitKind::NodeJoin | WaitKind::CloudOperation | WaitKind::Paused | WaitKind::InPlaceUpdate
+        );
+        let is_known =
+            found.iter().any(|known| known.wait_kind == format!("{:?}", wait.kind) && known.text.ends_with(&wait.text));
+        if !is_ended_by_others || is_usual || is_known || of_drains && !is_of_drains {
+            continue;
+        }
+        let never = wait.kind == WaitKind::Eviction && wait.text.contains("never");
+        let severity =
+            if wait.end == WaitEnd::User || never { BlockerSeverity::Blocks } else { BlockerSeverity::Delays };
+        let remedies = wait
+            .remedies
+            .iter()
+            .map(|remedy| BlockerRemedy { command: remedy.text.clone(), danger: format!("{:?}", remedy.danger) });
+        let (wait_kind, subject) = (format!("{:?}", wait.kind), format!("{}/{}", one.object.kind, one.object.name));
+        found.push(PlanBlocker { wait_kind, severity, subject, text, remedies: remedies.collect() });
+        if found.len() == MOST {
+            break;
+        }
+    }
+    found
+}
+
+/// A budget that allows no eviction now, and the Nodes of its pods.
 pub struct BlockingBudget {
     name: String,
+    healthy: i32,
     desired: i32,
     expected: i32,
     nodes: BTreeSet<String>,
 }
 
-/// The budgets of a target cluster that never allow an eviction.
+/// The budgets of a target cluster that allow no eviction now.
 ///
 /// # Errors
 /// Budgets or pods may not be listed.
@@ -182,9 +229,7 @@ pub async fn strict_budgets(target: &Client) -> Result<Vec<BlockingBudget>> {
     let mut found = Vec::new();
     for budget in reader::pages::<PodDisruptionBudget>(&Api::all(target.clone()), ListParams::default()).await? {
         let status = budget.status.clone().unwrap_or_default();
-        let is_strict = status.disruptions_allowed == 0
-            && status.expected_pods > 0
-            && status.desired_healthy >= status.expected_pods;
+        let is_strict = status.disruptions_allowed == 0 && status.expected_pods > 0;
         let spec = budget.spec.clone().unwrap_or_default();
         let Some(selector) = Selector::parse(spec.selector.as_ref()).ok().filter(|_| is_strict) else { continue };
         let namespace = budget.namespace().unwrap_or_default();
@@ -192,6 +237,7 @@ pub async fn strict_budgets(target: &Client) -> Result<Vec<BlockingBudget>> {
         let covered = pods.into_iter().filter(|pod| selector.matches(pod.metadata.labels.as_ref()));
         found.push(BlockingBudget {
             name: format!("{namespace}/{}", budget.name_any()),
+            healthy: status.current_healthy,
             desired: status.desired_healthy,
             expected: status.expected_pods,
             nodes: covered.filter_map(|pod| pod.spec?.node_name).collect(),
@@ -208,28 +254,34 @@ pub fn of_budgets(
     default_timeout: GoDuration,
 ) -> Vec<PlanBlocker> {
     let nodes: BTreeMap<String, &Machine> = machines.iter().map(|machine| (machine.name_any(), *machine)).collect();
-    let drained: Vec<&Machine> = plan
-        .machines
-        .iter()
-        .filter(|machine| machine.action != Action::Keep)
-        .filter_map(|machine| nodes.get(&machine.name).copied())
-        .collect();
+    let planned = plan.machines.iter().filter(|machine| machine.action != Action::Keep);
+    let planned = planned.filter_map(|machine| nodes.get(&machine.name).copied());
+    // A plan does not list the machines that are on their way out.
+    let under_way = machines.iter().copied().filter(|machine| DrainReason::for_machine(machine).is_some());
+    let drained: BTreeMap<String, &Machine> =
+        planned.chain(under_way).map(|machine| (machine.name_any(), machine)).collect();
     let mut found = Vec::new();
     for budget in budgets {
         let held: Vec<_> = drained
-            .iter()
+            .values()
             .filter(|machine| machine.node_name().is_some_and(|node| budget.nodes.contains(node)))
             .collect();
         let Some(first) = held.first() else { continue };
         let timeout = brief(first.spec.configuration.drain_timeout.unwrap_or(default_timeout));
-        let text = format!(
-            "budget {} needs {} of {} pods: it never allows an eviction. {} would be forced after {timeout}",
-            budget.name,
-            budget.desired,
-            budget.expected,
-            counted(held.len(), "drain")
-        );
-        found.push(blocker("Eviction", BlockerSeverity::Blocks, format!("PodDisruptionBudget/{}", budget.name), text));
+        let BlockingBudget { name, healthy, desired, expected, .. } = budget;
+        let drains = counted(held.len(), "drain");
+        let (severity, text) = if desired >= expected {
+            let text = format!(
+                "budget {name} needs {desired} of {expected} pods: it never allows an eviction. {drains} would be forced after {timeout}"
+            );
+            (BlockerSeverity::Blocks, text)
+        } else {
+            let text = format!(
+                "budget {name} needs {desired} of {expected} pods, and {healthy} are healthy: it allows no eviction now. {drains} would be forced after {timeout}"
+            );
+            (BlockerSeverity::Delays, text)
+        };
+        found.push(blocker("Eviction", severity, format!("PodDisruptionBudget/{name}"), text));
     }
     found
 }
@@ -245,7 +297,7 @@ mod tests {
         let told = |kind: &'static str, name: &str| RehearsalWait { kind, name: name.to_owned(), wait: wait.clone() };
         let found = of_waits(&[told("MachineSet", "pool-1")], "demo");
         let commands: Vec<&str> = found[0].remedies.iter().map(|remedy| remedy.command.as_str()).collect();
-        assert_eq!(commands[0], "kubectl get machineset pool-1 -n demo -o yaml");
+        assert_eq!(commands[0], "kubectl get machinesets.machine.sapcloud.io pool-1 -n demo -o yaml");
         assert_eq!(of_waits(&[told("Machine", "pool-1-a")], "demo")[0].remedies, []);
     }
 }

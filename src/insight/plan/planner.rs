@@ -343,6 +343,14 @@ impl<'a> ChangePlanner<'a> {
                     .push("numbers of what is in the way are those of the machines that were played".to_owned());
             }
         }
+        if live.is_some() {
+            let object = self.facts.subject(change.kind, &change.name);
+            let of_now = obstacles::of_now(&self.facts.answer(&object), change.wish != ChangeContent::Nothing);
+            // One text for each fact.
+            let is_new = |one: &answer::PlanBlocker| !blockers.iter().any(|known| known.wait_kind == one.wait_kind);
+            let of_now: Vec<answer::PlanBlocker> = of_now.into_iter().filter(is_new).collect();
+            blockers.splice(0..0, of_now);
+        }
         plan.blockers = blockers;
         Ok(plan)
     }

@@ -121,11 +121,18 @@ impl RehearsedCloud {
     /// After each write of a Node: its agent updates it, components start, users select it.
     pub fn saw(self: &Arc<Self>, write: &WriteRecord<'_>) {
         let (true, Some(after)) = (write.call.kind == &NODES, write.after) else { return };
-        if !is_of_update(after) {
-            return;
+        if is_of_update(after) {
+            self.react(write.before.and_then(parsed), parsed(after));
         }
-        let Some(node) = parsed(after) else { return };
-        let before = write.before.and_then(parsed);
+    }
+
+    /// Continues what the agents, components and users of these Nodes have begun.
+    pub fn resume(self: &Arc<Self>, nodes: impl Iterator<Item = Node>) {
+        nodes.for_each(|node| self.react(None, Some(node)));
+    }
+
+    fn react(self: &Arc<Self>, before: Option<Node>, after: Option<Node>) {
+        let Some(node) = after else { return };
         let is_new = |holds: &dyn Fn(&Node) -> bool| holds(&node) && !before.as_ref().is_some_and(holds);
         if is_new(&may_update) {
             self.later(&node, self.pace.update, |object| {

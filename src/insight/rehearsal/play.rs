@@ -22,11 +22,11 @@ use super::{
     cloud::{ClassValidator, RehearsalTiming, RehearsedCloud, RehearsedDriver},
     record::{RehearsalCourse, RehearsalEnding, RehearsalRecord, RehearsalWait},
 };
-use mcm_api::machine::Machine;
+use mcm_api::{machine::Machine, node::Node};
 use mcm_controllers::{self as controllers, KINDS, Settings, node};
 use mcm_driver::{Driver, DriverGuards};
 use mcm_driver_host::DriverCatalogue;
-use mcm_fake_api::{ApiServer, DEPLOYMENTS, Kind, MACHINES, PerfectNetwork, SETS, clock::VirtualClock};
+use mcm_fake_api::{ApiServer, DEPLOYMENTS, Kind, MACHINES, NODES, PerfectNetwork, SETS, clock::VirtualClock};
 use mcm_runtime::{
     cache::Key,
     cell::{CellConfig, CellScope, ControllerCell, SharedCellState},
@@ -154,6 +154,8 @@ impl RehearsalRun {
         let machines: Vec<Machine> =
             machines.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect();
         let record = Arc::new(Mutex::new(RehearsalRecord::for_machines(&machines)));
+        let nodes = seeds.iter().filter(|(kind, _)| *kind == &NODES);
+        let nodes: Vec<Node> = nodes.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect();
         for (kind, value) in seeds {
             server.seed(kind, value);
         }
@@ -169,6 +171,7 @@ impl RehearsalRun {
             }
             agent.saw(write);
         });
+        cloud.resume(nodes.into_iter());
         let driver: Arc<dyn Driver> = Arc::new(RehearsedDriver(cloud));
         let settings = Settings {
             drivers: Arc::new(DriverCatalogue::from_drivers([driver], &DriverGuards::unobserved())),

@@ -82,6 +82,7 @@ fn family(more: &Value, previews: [((&'static str, String), PlanPreview); 3]) ->
         previews: previews.into_iter().map(|((kind, name), preview)| (kind, one(&name, preview))).collect(),
         managers: vec![manager("sets", NOW - 2), manager("machines", NOW - 2)],
         unread: Vec::new(),
+        unserved: BTreeSet::new(),
         memory: Memory::default(),
     }
 }
@@ -137,7 +138,12 @@ fn a_wait_for_a_user_comes_first_with_its_remedies() {
     let facts = with_machine(&json!({}), &[], &waits);
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     assert_eq!(answer.waits.iter().map(|wait| wait.kind).collect::<Vec<_>>(), [WaitKind::Class, WaitKind::NodeJoin]);
-    assert!(answer.waits[0].remedies.iter().any(|remedy| remedy.text == "kubectl get machineclass -n demo"));
+    assert!(
+        answer.waits[0]
+            .remedies
+            .iter()
+            .any(|remedy| remedy.text == "kubectl get machineclasses.machine.sapcloud.io -n demo")
+    );
     let owners: Vec<&str> = answer.owners.iter().map(|owner| owner.name.as_str()).collect();
     assert_eq!(owners, ["pool-1", "pool"]);
 }
@@ -148,8 +154,63 @@ fn without_a_manager_nothing_progresses() {
     facts.managers = vec![manager("sets", NOW), manager("machines", NOW - 120)];
     let answer = facts.answer(&facts.find("pool").unwrap());
     assert_eq!(answer.verdict, ObjectVerdict::Blocked);
+    facts.previews.insert(MACHINE, preview_of_join());
+    let waiting = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(waiting.waits.iter().map(|wait| wait.kind).collect::<Vec<_>>(), [WaitKind::Manager, WaitKind::NodeJoin]);
+    let text = "a manager: mcm-0 renewed the Lease lease-of-machines 2m ago";
+    assert_eq!((waiting.verdict, waiting.waits[0].text.as_str()), (ObjectVerdict::Blocked, text));
     let manager = facts.manager_of(MACHINE).unwrap();
     assert_eq!(manager.state(facts.now), "no manager runs: mcm-0 renewed the Lease lease-of-machines 2m ago");
+}
+
+fn preview_of_join() -> ByName<PlanPreview> {
+    let ((_, name), preview) = preview(MACHINE, "pool-1-a", &[], &[(WaitKind::NodeJoin, "Node a to join")]);
+    one(&name, preview)
+}
+
+#[rstest]
+#[case::of_machines(DEPLOYMENT, "ReplicaFailure", "True", "FailedCreate")]
+#[case::of_machines_of_a_set(SET, "ReplicaFailure", "True", "FailedCreate")]
+#[case::of_sets(DEPLOYMENT, "Progressing", "False", "MachineSetCreateError")]
+fn a_refused_write_blocks_although_a_step_is_planned(
+    #[case] kind: &'static str,
+    #[case] type_: &str,
+    #[case] status: &str,
+    #[case] reason: &str,
+) {
+    let mut facts = with_machine(&json!({}), &[], &[]);
+    let name = if kind == SET { "pool-1" } else { "pool" };
+    let message = "machines.machine.sapcloud.io \"pool-1-a\" is forbidden: class small is not allowed";
+    let condition = json!({"type": type_, "status": status, "reason": reason, "message": message});
+    let conditions = if kind == SET { "machineSetCondition" } else { "conditions" };
+    let status = json!({ conditions: [condition] });
+    match kind {
+        SET => facts.sets.get_mut(name).unwrap().status = serde_json::from_value(status).unwrap(),
+        _ => facts.deployments.get_mut(name).unwrap().status = serde_json::from_value(status).unwrap(),
+    }
+    let ((_, named), planned) = preview(kind, name, &[("create machine", false)], &[]);
+    facts.previews.insert(kind, one(&named, planned));
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    let waits = answer.waits.iter().chain(answer.sets.iter().flat_map(|set| &set.waits));
+    let texts: Vec<&str> = waits.map(|wait| wait.text.as_str()).collect();
+    assert_eq!(answer.verdict, ObjectVerdict::Blocked, "{answer:#?}");
+    assert!(texts.iter().any(|text| text.contains("class small is not allowed")), "{texts:?}");
+}
+
+#[test]
+fn a_namespace_that_was_not_read_gets_no_all_clear() {
+    let mut facts = with_machine(&json!({}), &[], &[]);
+    assert_eq!(
+        report::all(TerminalLook::PLAIN, &[], &facts, &[]).lines().next(),
+        Some("nothing waits in namespace demo")
+    );
+    facts.unread = vec!["secrets".to_owned()];
+    assert_eq!(facts.unread_kinds(), [""; 0]);
+    facts.unread.push("machines".to_owned());
+    let text = report::all(TerminalLook::PLAIN, &[], &facts, &[]);
+    assert!(text.starts_with("nothing that was read waits in namespace demo; machines could not be read"), "{text}");
+    let error = crate::reader::find(&facts, "other").unwrap_err().to_string();
+    assert!(error.starts_with("whether there is other in namespace demo is unknown"), "{error}");
 }
 
 #[test]
@@ -243,7 +304,7 @@ fn a_remedy_names_the_missing_secret_and_the_strict_budget() {
         answer.waits[0].remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>()
     };
     let missing = texts(WaitKind::Secret, "the Secret demo/keys, which does not exist");
-    let create = "create it: kubectl create secret generic keys -n demo --from-file=KEY=FILE";
+    let create = "kubectl create secret generic keys -n demo --from-file=KEY=FILE";
     assert_eq!(missing[0], create);
     let invalid = texts(WaitKind::Secret, "the Secret demo/keys, which has no userData");
     assert!(invalid.iter().all(|text| !text.starts_with("create")), "{invalid:?}");
@@ -260,7 +321,7 @@ fn a_deployment_is_blocked_by_its_frozen_set_and_shows_what_ends_it() {
     let answer = facts.answer(&facts.find("pool").unwrap());
     assert_eq!((answer.verdict, answer.sets.len()), (ObjectVerdict::Blocked, 1));
     let remedies: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
-    assert_eq!(remedies[0], "kubectl get machineset pool-1 -n demo -o yaml");
+    assert_eq!(remedies[0], "kubectl get machinesets.machine.sapcloud.io pool-1 -n demo -o yaml");
     assert!(remedies[1].contains("safety.machine.sapcloud.io/unfreeze=True"), "{remedies:?}");
     assert_eq!(
         progress::obstacle(&answer).as_deref(),
@@ -280,7 +341,10 @@ fn a_paused_rollout_waits_for_a_user_who_can_resume_it() {
     let answer = facts.answer(&facts.find("pool").unwrap());
     assert_eq!((answer.verdict, answer.waits[0].kind), (ObjectVerdict::Blocked, WaitKind::Paused));
     let commands: Vec<&str> = answer.remedies().iter().map(|remedy| remedy.text.as_str()).collect();
-    assert!(commands[1].starts_with("kubectl patch machinedeployment pool -n demo --type merge"), "{commands:?}");
+    assert!(
+        commands[1].starts_with("kubectl patch machinedeployments.machine.sapcloud.io pool -n demo --type merge"),
+        "{commands:?}"
+    );
 }
 
 #[rstest]
@@ -311,7 +375,7 @@ fn a_node_without_a_machine_waits_as_its_manager_remembers() {
     let wait = &answer.waits[0];
     assert_eq!((answer.verdict, wait.kind), (ObjectVerdict::Waiting, WaitKind::NodeClaim));
     assert_eq!((wait.since, wait.until), (Some(at(60)), Some(at(900))));
-    assert_eq!(wait.remedies[0].text, "kubectl get machines -n demo");
+    assert_eq!(wait.remedies[0].text, "kubectl get machines.machine.sapcloud.io -n demo");
 }
 
 #[test]
@@ -430,9 +494,9 @@ fn a_remedy_is_offered_only_to_objects_of_its_kind() {
     };
     let describe = |kind: &str, name: &str| format!("kubectl describe {kind} {name} -n demo");
     let set = texts(SET, "pool-1", WaitKind::Preservation);
-    assert_eq!(set, [describe("machineset", "pool-1")]);
+    assert_eq!(set, [describe("machinesets.machine.sapcloud.io", "pool-1")]);
     let machine = texts(MACHINE, "pool-1-a", WaitKind::Preservation);
-    assert_eq!((machine.len(), &machine[0]), (2, &describe("machine", "pool-1-a")));
+    assert_eq!((machine.len(), &machine[0]), (2, &describe("machines.machine.sapcloud.io", "pool-1-a")));
     let without_node = texts(MACHINE, "pool-1-a", WaitKind::PodTermination);
     assert!(without_node.iter().all(|text| !text.contains("spec.nodeName")), "{without_node:?}");
 }

@@ -77,14 +77,21 @@ fn guide(meaning: &'static str, end: WaitEnd, remedies: &[WaitRemedy]) -> WaitGu
 
 const DESCRIBE: WaitRemedy = safe("kubectl describe {kind} {name} -n {namespace}", "shows its status and its events");
 const SEE_MACHINES: WaitRemedy = safe("mcm why -n {namespace}", "names the machines that wait");
-const REPLACE: WaitRemedy = replaces("kubectl delete machine {machine} -n {namespace}", "replaces it now");
-const CHECK_CLASS: WaitRemedy =
-    safe("kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check -f -", "names each wrong field");
+const REPLACE: WaitRemedy =
+    replaces("kubectl delete machines.machine.sapcloud.io {machine} -n {namespace}", "replaces it now");
+const CHECK_CLASS: WaitRemedy = safe(
+    "kubectl get machineclasses.machine.sapcloud.io,secrets -n {namespace} -o yaml | mcm class check -f -",
+    "names each wrong field",
+);
 const SEE_UNREADABLE: WaitRemedy =
     safe("kubectl get events -n {namespace} --field-selector reason=Unreadable", "names the field to correct");
-const SEE_NODES: WaitRemedy = safe("kubectl get nodes", "with the kubeconfig of the target cluster");
-const FORCE_DELETION: WaitRemedy =
-    kills_pods("kubectl label machine {machine} -n {namespace} force-deletion=True", "deletes it without a drain");
+const SEE_NODES: WaitRemedy = safe("kubectl get nodes", IN_TARGET);
+const FORCE_DRAIN: WaitRemedy = kills_pods(
+    "mcm drain force {machine} -n {namespace}",
+    "deletes its pods and ignores their budgets; a machine that is updated or preserved stays",
+);
+/// For commands that need the kubeconfig of the target cluster.
+const IN_TARGET: &str = "with the kubeconfig of the target cluster";
 
 impl WaitKind {
     /// The kind with a name.
@@ -93,7 +100,7 @@ impl WaitKind {
     }
 
     /// All kinds, in the order of their names.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         Self::ApiServers,
         Self::BootstrapToken,
         Self::CacheUntrusted,
@@ -110,6 +117,7 @@ impl WaitKind {
         Self::MachineCount,
         Self::MachineDeletion,
         Self::MachineWrite,
+        Self::Manager,
         Self::NodeClaim,
         Self::NodeHealth,
         Self::NodeJoin,
@@ -173,7 +181,7 @@ impl WaitKind {
             Self::Class => guide(
                 "The MachineClass is missing, invalid, or of a provider that this manager does not serve.",
                 WaitEnd::User,
-                &[CHECK_CLASS, safe("kubectl get machineclass -n {namespace}", "")],
+                &[CHECK_CLASS, safe("kubectl get machineclasses.machine.sapcloud.io -n {namespace}", "")],
             ),
             Self::ClassUnknown => guide(
                 "The MachineClass cannot be decoded, or the MachineClasses have not been read since the manager started.",
@@ -191,7 +199,7 @@ impl WaitKind {
                 &[
                     DESCRIBE,
                     safe(
-                        "kubectl get machineclass,secret -n {namespace} -o yaml | mcm class check --live -f -",
+                        "kubectl get machineclasses.machine.sapcloud.io,secrets -n {namespace} -o yaml | mcm class check --live -f -",
                         "asks the cloud for the image, the network and the quota of the class",
                     ),
                     safe(
@@ -204,15 +212,18 @@ impl WaitKind {
                 "Pods of a Node that is drained are not evicted: a PodDisruptionBudget allows no disruption now, or the eviction fails.",
                 WaitEnd::Others,
                 &[
-                    safe("kubectl get pdb -A", "shows the budgets that allow no disruption"),
+                    safe(
+                        "kubectl get pdb -A",
+                        "with the kubeconfig of the target cluster: shows the budgets that allow no disruption",
+                    ),
                     safe("scale the workload up, so that its budget allows a disruption", ""),
                     kills_pods(
                         "kubectl patch pdb {budget} -n {budget-namespace} --type merge -p \
                          '{\"spec\":{\"minAvailable\":null,\"maxUnavailable\":1}}'",
-                        "lets pods be evicted one after the other",
+                        "with the kubeconfig of the target cluster: lets pods be evicted one after the other",
                     ),
                     kills_pods("wait until the drain timeout: the pods are deleted then", ""),
-                    FORCE_DELETION,
+                    FORCE_DRAIN,
                 ],
             ),
             Self::Finalizers => guide(
@@ -259,10 +270,18 @@ impl WaitKind {
                 WaitEnd::User,
                 &[DESCRIBE, safe("kubectl get validatingwebhookconfigurations,validatingadmissionpolicies", "")],
             ),
+            Self::Manager => guide(
+                "No manager renews the Lease of the controllers for this kind, so nothing is done with the object.",
+                WaitEnd::User,
+                &[
+                    safe("mcm check -n {namespace}", "names the Leases and their holders"),
+                    safe("start the manager, or scale its Deployment up", ""),
+                ],
+            ),
             Self::NodeClaim => guide(
                 "A Node has no Machine yet, or nothing shows that it is that of the Machine which names it.",
                 WaitEnd::Controllers,
-                &[safe("kubectl get machines -n {namespace}", "")],
+                &[safe("kubectl get machines.machine.sapcloud.io -n {namespace}", "")],
             ),
             Self::NodeHealth => guide(
                 "The Node is not healthy. At the end of the health timeout the Machine fails and is replaced.",
@@ -302,7 +321,7 @@ impl WaitKind {
                 &[
                     safe("mcm plan {name} -n {namespace} --set paused=false", "shows what happens when it is resumed"),
                     replaces(
-                        "kubectl patch machinedeployment {name} -n {namespace} --type merge -p '{\"spec\":{\"paused\":false}}'",
+                        "kubectl patch machinedeployments.machine.sapcloud.io {name} -n {namespace} --type merge -p '{\"spec\":{\"paused\":false}}'",
                         "resumes it, as mcm rollout resume does",
                     ),
                 ],
@@ -315,13 +334,7 @@ impl WaitKind {
             Self::PodTermination => guide(
                 "Pods were evicted and still terminate.",
                 WaitEnd::Others,
-                &[
-                    safe(
-                        "kubectl get pods -A --field-selector spec.nodeName={node}",
-                        "with the kubeconfig of the target cluster",
-                    ),
-                    FORCE_DELETION,
-                ],
+                &[safe("kubectl get pods -A --field-selector spec.nodeName={node}", IN_TARGET), FORCE_DRAIN],
             ),
             Self::Preservation => guide(
                 "Machines are preserved until a time.",
@@ -329,7 +342,7 @@ impl WaitKind {
                 &[
                     DESCRIBE,
                     replaces(
-                        "kubectl annotate machine {machine} -n {namespace} node.machine.sapcloud.io/preserve=false --overwrite",
+                        "kubectl annotate machines.machine.sapcloud.io {machine} -n {namespace} node.machine.sapcloud.io/preserve=false --overwrite",
                         "ends its preservation: a failed Machine is replaced",
                     ),
                 ],
@@ -352,11 +365,11 @@ impl WaitKind {
                 WaitEnd::User,
                 &[
                     safe(
-                        "kubectl get machineset {machineset} -n {namespace} -o yaml",
+                        "kubectl get machinesets.machine.sapcloud.io {machineset} -n {namespace} -o yaml",
                         "shows the condition Frozen with its reason",
                     ),
                     replaces(
-                        "kubectl annotate machineset {machineset} -n {namespace} safety.machine.sapcloud.io/unfreeze=True --overwrite",
+                        "kubectl annotate machinesets.machine.sapcloud.io {machineset} -n {namespace} safety.machine.sapcloud.io/unfreeze=True --overwrite",
                         "lets it create machines, if their number is right",
                     ),
                 ],
@@ -366,8 +379,8 @@ impl WaitKind {
                 WaitEnd::User,
                 &[
                     safe(
-                        "create it: kubectl create secret generic {secret} -n {namespace} --from-file=KEY=FILE",
-                        "with the keys that its class needs, such as userData",
+                        "kubectl create secret generic {secret} -n {namespace} --from-file=KEY=FILE",
+                        "creates it, with the keys that its class needs, such as userData",
                     ),
                     safe("kubectl get secrets -n {namespace}", "shows the Secrets that exist"),
                     CHECK_CLASS,
@@ -391,7 +404,10 @@ impl WaitKind {
             Self::Users => guide(
                 "Other objects use this one, so it is not deleted.",
                 WaitEnd::User,
-                &[safe("kubectl get machinedeployments,machinesets,machines -n {namespace} -o wide", "")],
+                &[safe(
+                    "kubectl get machinedeployments.machine.sapcloud.io,machinesets.machine.sapcloud.io,machines.machine.sapcloud.io -n {namespace} -o wide",
+                    "",
+                )],
             ),
             Self::VmCheck => guide("The VM of a machine is looked at regularly.", WaitEnd::Routine, &[]),
             Self::VmLookup => guide(
@@ -402,23 +418,20 @@ impl WaitKind {
             Self::VolumeAttachment => guide(
                 "Volumes have to be attached to another Node before the next pod with volumes is evicted.",
                 WaitEnd::Others,
-                &[safe("kubectl get volumeattachments", ""), FORCE_DELETION],
+                &[safe("kubectl get volumeattachments", IN_TARGET), FORCE_DRAIN],
             ),
             Self::VolumeDetachment => guide(
                 "Volumes have to be detached from the Node before its VM is deleted.",
                 WaitEnd::Others,
                 &[
-                    safe("kubectl get volumeattachments", ""),
-                    loses_data(
-                        "kubectl label machine {machine} -n {namespace} force-deletion=True",
-                        "does not wait for volumes",
-                    ),
+                    safe("kubectl get volumeattachments", IN_TARGET),
+                    loses_data("mcm drain force {machine} -n {namespace}", "does not wait for volumes"),
                 ],
             ),
             Self::VolumeTurn => guide(
                 "Pods with volumes are evicted one after the other, and this one is not next.",
                 WaitEnd::Controllers,
-                &[safe("kubectl get volumeattachments", "")],
+                &[safe("kubectl get volumeattachments", IN_TARGET)],
             ),
             Self::VolumesUnknown => guide(
                 "The volumes of pods could not be read.",
@@ -523,6 +536,24 @@ mod tests {
                 end == WaitEnd::Routine || is_of_sets || remedies.iter().any(is_for_all),
                 "{kind:?} has no remedy for every kind of object"
             );
+        }
+    }
+
+    #[test]
+    fn a_remedy_that_deletes_machines_or_pods_says_so_and_names_the_group_of_its_kinds() {
+        for remedy in WaitKind::ALL.into_iter().flat_map(|kind| kind.guide().remedies) {
+            let deletes = ["kubectl delete ", "mcm drain force "].iter().any(|start| remedy.text.starts_with(start));
+            assert!(!deletes || remedy.danger != RemedyDanger::Safe, "{remedy:?}");
+            assert!(
+                !remedy.text.contains("force-deletion"),
+                "{remedy:?}: the label depends on the reason for the drain"
+            );
+            for kind in ["machine", "machineset", "machinedeployment", "machineclass"] {
+                let is_ambiguous =
+                    |word: &str| word == kind || word.strip_suffix('s') == Some(kind) || word == "machineclasses";
+                let is_of_kubectl = remedy.text.starts_with("kubectl ");
+                assert!(!is_of_kubectl || !remedy.text.split([' ', ',']).any(is_ambiguous), "{remedy:?}");
+            }
         }
     }
 

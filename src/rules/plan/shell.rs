@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use mcm_api::machine::GROUP;
+
 /// A text as one word of a shell. Texts of objects are quoted unless they are plain, so that nothing in them is executed.
 pub fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "-_./:=@%+,".contains(one);
@@ -9,6 +11,18 @@ pub fn word(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+/// The kind as an argument of kubectl. Short names are ambiguous where Cluster API, which has kinds of the same names, is installed.
+pub fn resource_name(kind: &str) -> String {
+    let plural = match kind {
+        "MachineClass" => "machineclasses",
+        "MachineDeployment" => "machinedeployments",
+        "MachineSet" => "machinesets",
+        "Machine" => "machines",
+        other => return other.to_lowercase(),
+    };
+    format!("{plural}.{GROUP}")
 }
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ pub enum WaitKind {
     MachineDeletion,
     /// The API server to accept a write of a Machine that it refused.
     MachineWrite,
+    /// A manager that renews its Lease.
+    Manager,
     /// The Machine of a Node.
     NodeClaim,
     /// A Node to become healthy again.

@@ -117,5 +117,8 @@ pub const WITH_CORE: [(&str, &str); 2] = [
     ("Owner", "the_cause_of_a_machine_is_found_with_one_command"),
 ];
 
+/// A manager that makes the others wait is gone here; the test in tests/integration/why.rs has none.
+pub const WITHOUT_MANAGER: (&str, &str) = ("Manager", "a_manager_that_is_gone_is_waited_for_first");
+
 /// Probes of API servers have no object that `mcm why` or `/explain` could show: the log of the manager shows the wait.
 pub const IN_LOG: (&str, &str) = ("ApiServers", "waiting for the next probe of the API servers");

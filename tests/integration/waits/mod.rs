@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 
 use self::{
     ask::{Tools, check},
-    kinds::{CLASS_UNKNOWN, IN_LOG, NODE_CLAIM, PRODUCED, Place, UNREADABLE, WITH_CORE},
+    kinds::{CLASS_UNKNOWN, IN_LOG, NODE_CLAIM, PRODUCED, Place, UNREADABLE, WITH_CORE, WITHOUT_MANAGER},
     provoke::{prepare, provoke},
 };
 use crate::support::{
@@ -26,12 +26,15 @@ use crate::support::{
 #[test]
 fn each_kind_of_wait_is_produced() {
     let here = PRODUCED.iter().chain([&CLASS_UNKNOWN, &NODE_CLAIM, &UNREADABLE]).map(|case| case.kind);
-    let listed: Vec<&str> = here.chain(WITH_CORE.map(|(kind, _)| kind)).chain([IN_LOG.0]).collect();
+    let listed: Vec<&str> = here.chain(WITH_CORE.map(|(kind, _)| kind)).chain([IN_LOG.0, WITHOUT_MANAGER.0]).collect();
     let names: BTreeSet<&str> = listed.iter().copied().collect();
     assert_eq!(names.len(), listed.len(), "a kind is listed twice");
     let page = include_str!("../../../docs/waits.md");
     let all: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     assert_eq!(names, all);
+    let (kind, test) = WITHOUT_MANAGER;
+    let without = include_str!("../why.rs");
+    assert!(without.contains(&format!("Some(\"{kind}\")")) && without.contains(&format!("fn {test}()")), "{test}");
     let with_core = include_str!("../../clusterctl/explained.rs");
     for (kind, test) in WITH_CORE {
         let is_compared = with_core.contains(&format!("json!(\"{kind}\")"));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::record::{advance, advance_recording, record_blocked};
 use crate::machine::{
-    Action, MachinePolicy, Snapshot, draining,
+    Action, DrainReason, MachinePolicy, Snapshot, draining,
     memory::NodeWrite,
     policy::after,
     progress::DeletionProgress,
@@ -130,7 +130,7 @@ pub(in super::super) fn forced_from(snapshot: &Snapshot, policy: &MachinePolicy)
 fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainPolicy {
     let machine = &snapshot.machine;
     let since = machine.metadata.deletion_timestamp.as_ref().map_or(snapshot.now, |time| time.0);
-    let label = machine.metadata.labels.as_ref().and_then(|map| map.get(labels::FORCE_DELETION));
+    let label = machine.metadata.labels.as_ref().and_then(|map| map.get(DrainReason::Deletion.force_label()));
     draining::rules(snapshot, policy, since, label.is_some_and(|text| drain_policy::is_go_true(text)))
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        Action, MachinePolicy, NodeWrite, Snapshot,
+        Action, DrainReason, MachinePolicy, NodeWrite, Snapshot,
         draining::{self, NodeDrainProgress},
         policy::{after, created_at},
         status,
@@ -135,7 +135,7 @@ pub(super) fn drain_rules(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainP
     let machine = &snapshot.machine;
     let since = status::stored(machine).current_status.last_update_time;
     let since = since.map_or_else(|| created_at(machine), |time| time.0);
-    draining::rules(snapshot, policy, since, labels::is_true(&**machine, labels::FORCE_DRAIN))
+    draining::rules(snapshot, policy, since, labels::is_true(&**machine, DrainReason::Preservation.force_label()))
 }
 
 /// The patch to the annotations for the autoscaler and, before a drain, the taint. An existing annotation that keeps

@@ -8,7 +8,7 @@ use mcm_insight::{
     story::{ManagerLease, UndecodableObject},
     terminal::span,
 };
-use mcm_rules::plan::SubjectRef;
+use mcm_rules::plan::{SubjectRef, shell::resource_name};
 
 /// A larger difference of clocks is worth a look.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
@@ -98,7 +98,7 @@ pub(super) fn objects(kinds: &[Kind], unreadable: &[UndecodableObject]) -> Vec<C
     let mut findings: Vec<CheckFinding> = unreadable
         .iter()
         .map(|one| {
-            let next = format!("kubectl edit {}.machine.sapcloud.io {}", one.kind.to_lowercase(), one.name);
+            let next = format!("kubectl edit {} {}", resource_name(&one.kind), one.name);
             CheckFinding::problem(CHECK, one.to_string()).then(next)
         })
         .collect();
@@ -170,7 +170,7 @@ pub(super) fn classes(classes: &[InstalledClass]) -> Vec<CheckFinding> {
         } else {
             let text = format!("no VM can be created from class {}: {}", class.name, some_of(&errors));
             findings.push(CheckFinding::problem(CHECK, text).then(format!(
-                "kubectl get machineclass {} -o yaml | mcm class check -f - names each field",
+                "kubectl get machineclasses.machine.sapcloud.io {} -o yaml | mcm class check -f - names each field",
                 class.name
             )));
         }

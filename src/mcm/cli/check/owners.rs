@@ -22,7 +22,7 @@ pub(super) fn selectors(deployments: &ByName<MachineDeployment>) -> Option<Check
 
 /// Machines with a VM, and sets, without an owner.
 pub(super) fn owners(machines: &ByName<Machine>, sets: &ByName<MachineSet>) -> Option<CheckFinding> {
-    let next = "kubectl delete machine NAME deletes the VM; a set or deployment that selects an object adopts it";
+    let next = "kubectl delete machines.machine.sapcloud.io NAME deletes the VM; a set or deployment that selects an object adopts it";
     ownerless(machines, sets).map(|text| CheckFinding::note("owners", text).then(next))
 }
 

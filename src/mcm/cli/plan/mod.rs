@@ -195,7 +195,7 @@ async fn of_changes(
     new_secrets: BTreeSet<String>,
     changes: impl FnOnce(&NamespaceFacts) -> Result<(Vec<PlannedChange>, Vec<String>)>,
 ) -> Result<Plan> {
-    let facts = reader::unplanned(&cell).await?;
+    let facts = reader::facts(&cell).await?;
     let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
     let (changes, mut notes) = changes(&facts)?;
     notes.extend(reader::notes(&cell, &facts));

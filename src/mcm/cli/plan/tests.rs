@@ -140,7 +140,7 @@ impl Plane {
     }
 
     async fn plan(&self, changes: &[PlannedChange]) -> Plan {
-        let facts = reader::unplanned(&self.cell).await.unwrap();
+        let facts = reader::facts(&self.cell).await.unwrap();
         let mut plan = plan_of(&self.cell, &facts, changes, BTreeSet::new(), false).await.unwrap();
         plan.at = "2026-11-26T10:04:53Z".to_owned();
         plan
@@ -276,6 +276,59 @@ async fn a_deployment_with_a_machine_under_way_is_not_settled() {
     let plane = Plane::with(&deployment(2), pending).await;
     let plan = plane.plan(&[change(ChangeContent::Nothing)]).await.without_settled();
     assert_eq!(plan.objects[0].remarks, ["already under way: 1 machine being created"], "{plan:?}");
+}
+
+#[tokio::test]
+async fn machines_whose_nodes_are_in_another_cluster_are_not_said_to_be_replaced() {
+    let plane = Plane::with(&deployment(3), |seeds| seeds.retain(|(kind, _)| *kind != &NODES)).await;
+    let refusal =
+        plane.cell.unread.iter().find(|unread| unread.kind == "nodes").and_then(|unread| unread.refusal.clone());
+    assert!(refusal.as_deref().unwrap_or_default().starts_with("none of 3 Nodes is in the cluster"), "{refusal:?}");
+    let plan = plane.plan(&[change(ChangeContent::Nothing)]).await;
+    let plan = &plan.objects[0];
+    assert_eq!((plan.verdict, plan.summary.delete), (PlanVerdict::NoChange, 0), "{plan:?}");
+}
+
+#[rstest]
+#[case::the_current_state(ChangeContent::Nothing)]
+#[case::a_scale_up(ChangeContent::Patch(json!({ "spec": { "replicas": 3 } })))]
+#[tokio::test]
+async fn a_drain_that_a_budget_never_allows_is_in_the_way(#[case] wish: ChangeContent) {
+    let draining = |seeds: &mut Vec<SeedObject>| {
+        let machine = &mut seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES).unwrap().1;
+        machine["metadata"]["deletionTimestamp"] = json!(Timestamp::now());
+        machine["status"]["conditions"] = json!([{
+            "type": "DrainBlocked", "status": "True",
+            "message": "eviction refused by the disruption budget demo/web although all its pods are healthy",
+        }]);
+    };
+    let plan = Plane::with(&deployment(2), draining).await.plan(&[change(wish)]).await;
+    let blocker = plan.objects[0].blockers.first().unwrap_or_else(|| panic!("{plan:?}"));
+    assert!(plan.blocked, "{plan:?}");
+    assert!(blocker.wait_kind == "Eviction" && blocker.text.contains("budget demo/web"), "{blocker:?}");
+}
+
+/// A change of the class may end it, so it is in the way of the present state only.
+#[rstest]
+#[case::the_current_state(ChangeContent::Nothing, true)]
+#[case::another_class(ChangeContent::Patch(of_template(&json!({ "class": { "name": "small" } }))), false)]
+#[tokio::test]
+async fn a_creation_that_fails_now_is_in_the_way(#[case] wish: ChangeContent, #[case] is_shown: bool) {
+    let failing = |seeds: &mut Vec<SeedObject>| {
+        let machine = &mut seeds.iter_mut().find(|(kind, _)| *kind == &MACHINES).unwrap().1;
+        machine["spec"]["providerID"] = json!("");
+        machine["metadata"]["labels"]["node"] = json!("");
+        machine["status"] = json!({
+            "currentStatus": { "phase": "CrashLoopBackOff", "lastUpdateTime": Timestamp::now() },
+            "lastOperation": {
+                "type": "Create", "state": "Failed", "errorCode": "ResourceExhausted", "lastUpdateTime": Timestamp::now(),
+                "description": "Cloud provider message - machine codes error: code = [ResourceExhausted] message = [no host has room]",
+            },
+        });
+    };
+    let plan = Plane::with(&deployment(2), failing).await.plan(&[change(wish)]).await;
+    let texts: Vec<&str> = plan.objects[0].blockers.iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(texts.iter().any(|text| text.contains("no host has room")), is_shown, "{texts:?}");
 }
 
 /// The fields of a schema, each with another value.

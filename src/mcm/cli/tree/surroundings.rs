@@ -7,6 +7,7 @@ use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::branch::NodeSurroundings;
+use mcm_controllers::machine::DrainReason;
 use mcm_insight::{
     read_only::ReadOnly,
     reader,
@@ -59,7 +60,7 @@ fn drained<'a>(facts: &'a NamespaceFacts, roots: &[SubjectRef]) -> Vec<&'a str> 
             _ => facts.machines_of(root).collect(),
         };
         for machine in machines.into_iter().filter_map(|name| facts.machines.get(name)) {
-            if let Some(node) = machine.node_name().filter(|_| machine.is_terminating()) {
+            if let Some(node) = machine.node_name().filter(|_| DrainReason::for_machine(machine).is_some()) {
                 nodes.insert(node);
             }
         }

@@ -11,12 +11,15 @@ use crate::{
     },
     cli::exit::ExitError,
 };
-use mcm_controllers::machine_deployment::revision_of;
+use mcm_controllers::{machine::DrainReason, machine_deployment::revision_of};
 use mcm_insight::{
     family::{DeploymentFamily, changes, is_frozen, is_set_frozen},
     story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
 };
-use mcm_rules::plan::{SubjectRef, shell::word};
+use mcm_rules::plan::{
+    SubjectRef,
+    shell::{resource_name, word},
+};
 
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +42,7 @@ impl ObjectPatch {
     pub(super) fn kubectl(&self) -> String {
         let SubjectRef { kind, namespace, name } = &self.object;
         let patch = self.patch.to_string();
-        format!("kubectl patch {} {name} -n {namespace} --type merge -p {}", kind.to_lowercase(), word(&patch))
+        format!("kubectl patch {} {name} -n {namespace} --type merge -p {}", resource_name(kind), word(&patch))
     }
 
     /// The patch, which the API server refuses if the object was changed meanwhile.
@@ -154,7 +157,7 @@ fn restart(
     if deployment.spec.strategy.kind() == Some(StrategyType::InPlaceUpdate) {
         return Err(ExitError::no(
             format!("MachineDeployment {name} has the strategy InPlaceUpdate, which replaces no machine"),
-            format!("kubectl delete machine NAME -n {} replaces one machine", object.namespace),
+            format!("kubectl delete {} NAME -n {} replaces one machine", resource_name(MACHINE), object.namespace),
         ));
     }
     let at = format!("{:.0}", facts.now);
@@ -259,17 +262,18 @@ fn unfreeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, 
 
 fn force_drain(object: &SubjectRef, machine: &Machine) -> Result<ObjectPatch, ExitError> {
     let (name, namespace) = (&object.name, &object.namespace);
-    let is_drained_in_place =
-        machine.node_name().is_some() && (machine.phase().as_str() == "InPlaceUpdating" || is_preserved(machine));
-    let (label, what) = if machine.is_terminating() {
-        (labels::FORCE_DELETION, "its deletion continues even if the drain fails")
-    } else if is_drained_in_place {
-        (labels::FORCE_DRAIN, "the machine stays")
-    } else {
-        return Err(ExitError::no(
-            format!("Machine {name} is not drained"),
-            format!("kubectl delete machine {name} -n {namespace} drains and replaces it"),
-        ));
+    // A deletion has its effect without a Node as well.
+    let reason =
+        DrainReason::for_machine(machine).or_else(|| machine.is_terminating().then_some(DrainReason::Deletion));
+    let Some(reason) = reason else {
+        let hint = format!("mcm why machine/{name} -n {namespace}");
+        return Err(ExitError::no(format!("Machine {name} is not drained now"), hint));
+    };
+    let label = reason.force_label();
+    let what = match reason {
+        DrainReason::Deletion => "its deletion continues even if the drain fails",
+        DrainReason::InPlaceUpdate => "the machine stays and is updated",
+        DrainReason::Preservation => "the machine stays",
     };
     if labels::is_true(machine, label) {
         return Err(ExitError::no(
@@ -281,10 +285,6 @@ fn force_drain(object: &SubjectRef, machine: &Machine) -> Result<ObjectPatch, Ex
     let patch = json!({"metadata": {"labels": {label: labels::TRUE}}});
     let next = Some(format!("mcm why machine/{name} -n {namespace}"));
     Ok(ObjectPatch { needs_consent: true, next, ..change(object, machine, patch, says) })
-}
-
-fn is_preserved(machine: &Machine) -> bool {
-    machine.status.as_ref().is_some_and(|status| status.current_status.preserve_expiry_time.is_some())
 }
 
 fn keep(object: &SubjectRef, machine: &Machine, preserve: PreserveTrigger) -> Result<ObjectPatch, ExitError> {
@@ -325,14 +325,17 @@ fn forget(
     if machine.metadata.deletion_timestamp.is_none() {
         return Err(ExitError::no(
             format!("Machine {name} is not being deleted"),
-            format!("kubectl delete machine {name} -n {namespace} deletes it with its VM"),
+            format!("kubectl delete {} {name} -n {namespace} deletes it with its VM", resource_name(MACHINE)),
         ));
     }
     let finalizers: Vec<&String> = machine.finalizers().iter().filter(|one| *one != labels::FINALIZER).collect();
     if finalizers.len() == machine.finalizers().len() {
         return Err(ExitError::no(
             format!("Machine {name} has no finalizer of the machine controller"),
-            format!("kubectl get machine {name} -n {namespace} -o jsonpath='{{.metadata.finalizers}}'"),
+            format!(
+                "kubectl get {} {name} -n {namespace} -o jsonpath='{{.metadata.finalizers}}'",
+                resource_name(MACHINE)
+            ),
         ));
     }
     let class = &machine.spec.class.name;

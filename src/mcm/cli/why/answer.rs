@@ -84,6 +84,8 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: TerminalLoo
         }
     };
     let verdict = objects.iter().map(|answer| answer.verdict).max().unwrap_or(ObjectVerdict::Settled);
+    let is_partial = options.object.is_none() && !facts.unread_kinds().is_empty();
+    let verdict = if is_partial { verdict.max(ObjectVerdict::Unknown) } else { verdict };
     let text = match options.output.format {
         OutputFormat::Text => text,
         OutputFormat::Json => as_json(&objects, &facts, &notes)?,

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{Api, ResourceExt, api::ListParams, core::Selector};
 
+use mcm_controllers::machine::DrainReason;
 use mcm_insight::{
     error::UsageError,
     read_only::ReadOnly,
@@ -29,7 +30,7 @@ pub(super) async fn answer(cell: &ReadOnly, facts: &NamespaceFacts, wanted: &str
     let nodes = nodes_of(cell, &budget).await?;
     let status = budget.status.clone().unwrap_or_default();
     let drained = facts.machines.iter().filter(|(_, machine)| {
-        machine.metadata.deletion_timestamp.is_some() && machine.node_name().is_some_and(|node| nodes.contains(node))
+        DrainReason::for_machine(machine).is_some() && machine.node_name().is_some_and(|node| nodes.contains(node))
     });
     let machines: Vec<ObjectAnswer> = match status.disruptions_allowed {
         0 => drained.map(|(name, _)| facts.answer(&facts.subject(MACHINE, name))).collect(),
@@ -74,7 +75,7 @@ async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {
         .into()),
         (None, _) => Err(UsageError {
             message: format!("there is no PodDisruptionBudget {wanted} in the target cluster"),
-            hint: "kubectl get pdb -A lists them".to_owned(),
+            hint: "kubectl get pdb -A lists them, with the kubeconfig of the target cluster".to_owned(),
         }
         .into()),
     }

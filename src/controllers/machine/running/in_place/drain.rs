@@ -9,7 +9,7 @@ use serde_json::json;
 use super::condition::{enter, node_of};
 use crate::{
     machine::{
-        Action, MachinePolicy, Snapshot,
+        Action, DrainReason, MachinePolicy, Snapshot,
         conditions::{self, NeverMet},
         draining::{self, NodeDrainProgress},
         memory::NodeWrite,
@@ -74,7 +74,7 @@ fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy, node: &Node) -> 
     let condition = in_place::condition_of(&node.status.conditions);
     let since = condition.and_then(|condition| condition.last_transition_time.as_ref());
     let since = since.map_or(snapshot.now, |time| time.0);
-    draining::rules(snapshot, policy, since, labels::is_true(&**machine, labels::FORCE_DRAIN))
+    draining::rules(snapshot, policy, since, labels::is_true(&**machine, DrainReason::InPlaceUpdate.force_label()))
 }
 
 /// The Machine is updated first: when the agent begins, its timeout runs.
