@@ -79,7 +79,11 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
         return eviction(text);
     }
     if let Some(needed) = text.strip_prefix(NEEDS) {
-        let kind = if needed.to_lowercase().contains("secret") { WaitKind::Secret } else { WaitKind::MachineWrite };
+        let kind = match needed {
+            _ if needed.to_lowercase().contains("secret") => WaitKind::Secret,
+            _ if needed.contains("MachineClass") => WaitKind::Class,
+            _ => WaitKind::MachineWrite,
+        };
         return Some(Wait { kind, text: short(needed), until: None });
     }
     let text = match error_of_cloud(text) {

@@ -237,6 +237,12 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     "budget ns/db to allow an eviction"
 )]
 #[case::a_secret("Waiting for Secret demo/pool", false, WaitKind::Secret, "Secret demo/pool")]
+#[case::a_class(
+    "Waiting for a driver for the provider of the MachineClass small",
+    false,
+    WaitKind::Class,
+    "a driver for the provider of the MachineClass small"
+)]
 #[case::a_write(
     "Waiting for the API server to accept the finalizer",
     false,
@@ -304,7 +310,7 @@ fn a_remedy_names_the_missing_secret_and_the_strict_budget() {
         answer.waits[0].remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>()
     };
     let missing = texts(WaitKind::Secret, "the Secret demo/keys, which does not exist");
-    let create = "kubectl create secret generic keys -n demo --from-file=KEY=FILE";
+    let create = "create the Secret keys in namespace demo with the keys that its class needs, such as userData";
     assert_eq!(missing[0], create);
     let invalid = texts(WaitKind::Secret, "the Secret demo/keys, which has no userData");
     assert!(invalid.iter().all(|text| !text.starts_with("create")), "{invalid:?}");

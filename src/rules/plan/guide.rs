@@ -379,8 +379,8 @@ impl WaitKind {
                 WaitEnd::User,
                 &[
                     safe(
-                        "kubectl create secret generic {secret} -n {namespace} --from-file=KEY=FILE",
-                        "creates it, with the keys that its class needs, such as userData",
+                        "create the Secret {secret} in namespace {namespace} with the keys that its class needs, such as userData",
+                        "",
                     ),
                     safe("kubectl get secrets -n {namespace}", "shows the Secrets that exist"),
                     CHECK_CLASS,
