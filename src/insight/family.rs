@@ -37,7 +37,7 @@ pub struct TemplateChange {
 }
 
 impl NamespaceFacts {
-    /// A deployment with its sets; `None` if there is none of this name.
+    /// A deployment with its sets; `None` if the name is unknown.
     pub fn family(&self, name: &str) -> Option<DeploymentFamily<'_>> {
         let deployment = self.deployments.get(name)?;
         let mut sets: Vec<&MachineSet> = owned_by(&self.sets, name).filter_map(|name| self.sets.get(name)).collect();
@@ -80,12 +80,11 @@ impl<'a> DeploymentFamily<'a> {
     }
 }
 
-/// Whether a set or deployment is frozen: by its label, or by the controllers, whose condition names the reason.
+/// A label freezes a set or deployment, or the controllers do, whose condition names the reason.
 pub fn is_frozen<C: StoredCondition>(object: &impl ResourceExt, conditions: &[C]) -> bool {
     labels::is_true(object, labels::FREEZE) || condition::find(conditions, ConditionType::Frozen).is_some()
 }
 
-/// Whether a set is frozen.
 pub fn is_set_frozen(set: &MachineSet) -> bool {
     is_frozen(set, set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default())
 }

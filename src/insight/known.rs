@@ -1,4 +1,4 @@
-//! The state of each object, as its status says. Pure.
+//! The state of each object from its status. Pure.
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -41,7 +41,7 @@ impl NamespaceFacts {
     }
 }
 
-/// The state of an object, as its status says.
+/// The state of an object from its status.
 #[derive(Default)]
 pub struct ReportedState {
     pub state: String,
@@ -94,7 +94,7 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
     (last.state == Some(OperationState::Failed)).then(wait)
 }
 
-/// The wait for an eviction. The name of the budget comes first: narrow screens show the beginning.
+/// The wait for an eviction. The name of the budget is first: narrow screens show the beginning.
 fn eviction_text(text: &str) -> String {
     let Some((namespace, name)) = budget_in(text) else { return format!("pods to be evicted: {}", short(text)) };
     let is_never = ["although all its pods are healthy", "is misconfigured"].iter().any(|words| text.contains(words));

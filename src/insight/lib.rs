@@ -1,4 +1,4 @@
-//! Answers about the objects of a namespace: facts, what each object waits for and why, and what a change would do. Everything but
+//! Facts about the objects of a namespace, what each object waits for and why, and what a change would do. Everything but
 //! the readers ([`read_only`], [`reader`], [`memory`] and [`cluster_api::observe`]) and the rehearsal is pure.
 
 #![allow(missing_docs, reason = "the product alone uses this crate: a name such as namespace needs no line")]

@@ -32,12 +32,12 @@ pub struct ManagerLease {
 }
 
 impl ManagerLease {
-    /// Whether there is a Lease that no process renews. Without a Lease a manager may run without leader election.
+    /// A Lease exists that no process renews. Without a Lease a manager may run without leader election.
     pub fn is_gone(&self, now: Timestamp) -> bool {
         self.exists && !self.is_alive(now)
     }
 
-    /// Whether its holder renews it.
+    /// The holder renews the Lease.
     pub fn is_alive(&self, now: Timestamp) -> bool {
         let age = self.renewed.map(|renewed| now.duration_since(renewed));
         !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts.saturating_add(LATE))

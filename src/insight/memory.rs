@@ -1,5 +1,5 @@
 //! The memory of managers, which objects do not show: since when an object waits, how often it was planned, and when the next
-//! attempt is. Without it the answers are those of the objects.
+//! attempt is. Without it a report uses the objects alone.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -98,7 +98,7 @@ impl Memory {
     }
 }
 
-/// Asks a manager at its URL, or the holders of the Leases through the API server. A problem is never fatal.
+/// Reads from a manager at its URL, or from the holders of the Leases through the API server. A problem is never fatal.
 pub async fn ask(cell: &ReadOnly, managers: &[ManagerLease], url: Option<&Url>) -> Memory {
     let mut memory = Memory::default();
     let limit = MOST.to_string();
@@ -139,7 +139,7 @@ pub async fn settings(cell: &ReadOnly, managers: &[ManagerLease]) -> Vec<(String
     answers(cell, managers, "configz").await
 }
 
-/// Asks the holders of the Leases through the API server.
+/// Reads from the holders of the Leases through the API server.
 async fn answers<T: DeserializeOwned>(
     cell: &ReadOnly,
     managers: &[ManagerLease],

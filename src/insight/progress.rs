@@ -53,7 +53,7 @@ pub enum RolloutState {
     Rolling,
     /// It makes no progress, for this reason.
     Blocked(String),
-    /// The deployment says that it failed, for this reason.
+    /// The deployment failed, for this reason.
     Failed(String),
 }
 

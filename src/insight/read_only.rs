@@ -76,7 +76,6 @@ pub struct ReadOnly {
 pub struct RoleLease {
     /// The role.
     pub role: ControllerRole,
-    /// Its Lease; `None` if there is none.
     pub lease: Option<Lease>,
 }
 
@@ -109,7 +108,7 @@ impl ReadOnlyClients {
         Self { control, server, target, namespace: namespace.to_owned() }
     }
 
-    /// Asks the control cluster for its version.
+    /// Requests the version of the control cluster.
     ///
     /// # Errors
     /// It does not answer.
@@ -206,8 +205,8 @@ impl ReadOnly {
     }
 }
 
-/// Where the Node of an object is: that of a machine of the provider for Cluster API is in its workload cluster, where core looks
-/// after it. Only the Nodes of its pools are looked at here, if the target cluster is another one.
+/// Where the Node of an object is: that of a machine of the provider for Cluster API is in its workload cluster, where core
+/// manages it. Only the Nodes of its pools are read here, if the target cluster is another one.
 fn placement(meta: &ObjectMeta, is_apart: bool) -> NodePlacement {
     let is_of_pool = meta.labels.as_ref().is_some_and(|labels| labels.contains_key(labels::POOL));
     let is_provided = meta.owner_references.iter().flatten().any(|owner| owner.kind == "MCMMachine");
@@ -250,7 +249,7 @@ const REVIEWS: [(&str, &[&str]); 2] = [
     ("/apis/authentication.k8s.io/v1/", &["selfsubjectreviews"]),
 ];
 
-/// Whether a request changes nothing: it reads, or asks for a review.
+/// The request changes nothing: it reads, or is a review.
 fn only_reads(method: &Method, path: &str) -> bool {
     if method != Method::POST {
         return method == Method::GET;
@@ -295,7 +294,7 @@ fn refusing(message: String) -> Client {
     Client::new(service, "default")
 }
 
-/// The API server answers what it would store, and stores nothing.
+/// The API server returns what it would store, and stores nothing.
 fn is_dry_run(request: &Request<Body>) -> bool {
     let mut pairs = request.uri().query().unwrap_or_default().split('&');
     request.method() == Method::PATCH && pairs.any(|pair| pair == "dryRun=All")

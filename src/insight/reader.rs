@@ -23,13 +23,13 @@ use mcm_controllers::object::owner::controller_of;
 use mcm_rules::plan::{SubjectRef, shell::resource_name};
 use mcm_runtime::{cell::UnreadKind, guard::GuardedObject, kind_cache::CachedKind, refusal::forbidden};
 
-/// Duration of a Lease that says none.
+/// Duration of a Lease without one in its spec.
 const LEASE: i32 = 15;
 
 /// Objects of a page of a list.
 const PAGE: u32 = 500;
 
-/// The objects of a kind, and those that cannot be decoded.
+/// The objects of a kind, decoded or not.
 pub struct DecodedList<K> {
     pub objects: ByName<K>,
     pub unreadable: Vec<UndecodableObject>,
@@ -84,7 +84,7 @@ pub(crate) async fn all_pages<K: Clone + DeserializeOwned + std::fmt::Debug>(
     }
 }
 
-/// Whether the user may not read what was read.
+/// The API server forbids the read.
 pub fn is_forbidden(error: &anyhow::Error) -> bool {
     error.downcast_ref().and_then(forbidden).is_some()
 }
@@ -248,7 +248,7 @@ pub fn refused(refusal: &str, kind: &str) -> String {
 /// Finds an object by `NAME` or `KIND/NAME`.
 ///
 /// # Errors
-/// There is none.
+/// No object has the name.
 pub fn find(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
     facts.find(wanted).ok_or_else(|| unknown(wanted, facts))
 }
@@ -256,7 +256,7 @@ pub fn find(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageErr
 /// Finds a MachineDeployment by `NAME` or `KIND/NAME`.
 ///
 /// # Errors
-/// There is none.
+/// No MachineDeployment has the name.
 pub fn find_deployment(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
     let kind = if wanted.contains('/') { "" } else { "machinedeployment/" };
     let found = facts.find(&format!("{kind}{wanted}")).ok_or_else(|| unknown(wanted, facts))?;

@@ -202,7 +202,7 @@ pub struct ObjectRemedy {
 }
 
 impl ObjectRemedy {
-    /// Whether its text can be run as it is.
+    /// The text can be run as it is.
     pub fn is_command(&self) -> bool {
         ["clusterctl ", "kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))
     }
@@ -302,12 +302,12 @@ impl ObjectAnswer {
         below.filter(keeps).reduce(|worst, one| if one.verdict > worst.verdict { one } else { worst })
     }
 
-    /// What a user can do: first against the causes of its own waits that only a user ends, then against those of its culprit.
+    /// Actions that a user can take: first against causes of its waits that only a user ends, then against those of its culprit.
     pub fn remedies(&self) -> Vec<&ObjectRemedy> {
         let (by_user, others): (Vec<&ExplainedWait>, Vec<&ExplainedWait>) =
             self.waits.iter().partition(|wait| wait.end == WaitEnd::User);
         let of_culprit = self.culprit().map(|culprit| culprit.waits.iter().collect::<Vec<_>>());
-        // Controllers end the other waits as soon as the culprit is gone.
+        // Controllers end the other waits as soon as the culprit is resolved.
         let others = if of_culprit.is_some() { Vec::new() } else { others };
         let mut remedies: Vec<&ObjectRemedy> = Vec::new();
         for remedy in
@@ -322,7 +322,7 @@ impl ObjectAnswer {
 }
 
 impl NamespaceFacts {
-    /// Whether the namespace has no object, as far as it could be read.
+    /// The namespace has no object, as far as it could be read.
     pub fn is_empty(&self) -> bool {
         self.deployments.is_empty()
             && self.sets.is_empty()
@@ -333,7 +333,7 @@ impl NamespaceFacts {
             && self.unread.is_empty()
     }
 
-    /// Whether the namespace may have objects of Cluster API: it has machines of its provider, or nothing at all.
+    /// The namespace may have objects of Cluster API: it has machines of its provider, or nothing at all.
     pub fn may_have_cluster_api(&self) -> bool {
         let is_of_pool = |deployment: &MachineDeployment| deployment.labels().contains_key(labels::POOL);
         self.machines.keys().any(|name| self.is_provided(&self.subject(MACHINE, name)))
@@ -432,7 +432,7 @@ impl NamespaceFacts {
             .map(|object| (object.kind.as_str(), object.name.as_str()))
             .collect();
         let every = every.chain(others.into_iter().map(|(kind, name)| self.subject(kind, name)));
-        // A note says what could not be read. All objects that need it would hide those that wait.
+        // A note names what could not be read. All objects that need it would hide the waiting ones.
         let is_known = |answer: &ObjectAnswer| answer.verdict != ObjectVerdict::Unknown || answer.unread.is_empty();
         unsettled(every.map(|object| self.alone(&object)).filter(is_known))
     }
@@ -516,7 +516,7 @@ impl NamespaceFacts {
         ExplainedWait { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
     }
 
-    /// Whether a Machine is the VM of an MCMMachine.
+    /// The Machine is the VM of an MCMMachine.
     pub fn is_provided(&self, object: &SubjectRef) -> bool {
         let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
         machine.is_some_and(|machine| {
@@ -524,7 +524,7 @@ impl NamespaceFacts {
         })
     }
 
-    /// Whether the provider for Cluster API manages an object.
+    /// The provider for Cluster API manages the object.
     fn is_of_provider(&self, object: &SubjectRef) -> bool {
         let meta = match object.kind.as_str() {
             MACHINE => self.machines.get(&object.name).map(|machine| &machine.metadata),
@@ -534,7 +534,7 @@ impl NamespaceFacts {
         meta.and_then(authority::of_native).is_some_and(|hold| !hold.is_confirmed)
     }
 
-    /// Whether a Machine has its VM and Node and is not deleted. A class has neither.
+    /// The Machine has its VM and Node and is not deleted. A class has neither.
     fn is_in_place(&self, object: &SubjectRef) -> bool {
         let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
         machine.is_none_or(|machine| {
@@ -641,7 +641,7 @@ fn verdict(waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
     }
 }
 
-/// Those that are not settled, the worst and longest first.
+/// Objects that are not settled, the worst and longest first.
 pub fn unsettled(answers: impl Iterator<Item = ObjectAnswer>) -> Vec<ObjectAnswer> {
     let mut found: Vec<ObjectAnswer> = answers.filter(|one| one.verdict != ObjectVerdict::Settled).collect();
     found.sort_by(|one, other| other.verdict.cmp(&one.verdict).then(one.since.cmp(&other.since)));
@@ -676,7 +676,7 @@ pub fn budget_in(text: &str) -> Option<(&str, &str)> {
     text.match_indices("budget ").find_map(|(start, word)| name_at(&text[start + word.len()..]).split_once('/'))
 }
 
-/// Name of the Secret that a text says does not exist.
+/// Name of the Secret that a text reports as missing.
 fn missing_secret_in(text: &str) -> Option<&str> {
     let is_missing = ["does not exist", "to be created"].iter().any(|words| text.contains(words));
     let (start, word) = text.match_indices("ecret ").next().filter(|_| is_missing)?;

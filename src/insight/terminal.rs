@@ -11,20 +11,20 @@ pub const WIDTH: usize = 80;
 /// Longest text of an error.
 const LONGEST: usize = 300;
 
-/// How a text looks.
+/// The colour and weight of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalLook {
     /// Columns.
     pub width: usize,
-    /// Whether colours are used. They repeat what a word or a mark beside them says.
+    /// Colours are used. They repeat the meaning of a word or a mark beside them.
     pub colours: bool,
-    /// Whether characters beyond ASCII are used.
+    /// Characters beyond ASCII are used.
     pub unicode: bool,
-    /// Whether a person looks at it, instead of a program.
+    /// A person reads the output, not a program.
     pub is_terminal: bool,
 }
 
-/// A state at a glance. A word always stands beside it.
+/// A state at a glance. A word is always beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusMark {
     /// As it should be.
@@ -55,7 +55,6 @@ impl TerminalLook {
         self.coloured(if self.unicode { sign } else { plain }, colour)
     }
 
-    /// A text that stands out.
     pub fn bold(self, text: &str) -> String {
         self.coloured(text, "1")
     }

@@ -1,4 +1,4 @@
-//! The answers for objects of Cluster API. Pure.
+//! Plans and verdicts for objects of Cluster API. Pure.
 
 use super::{
     CapiFacts, ObjectLookup,
@@ -15,7 +15,7 @@ impl CapiFacts<'_> {
     /// The answer for an object, with its machines that are not settled.
     ///
     /// # Errors
-    /// There is none.
+    /// No object has the name.
     pub fn answer(&self, kind: Kind, name: &str) -> Result<ObjectAnswer, UsageError> {
         match self.objects.see(kind, name) {
             ObjectLookup::Present(object) => {

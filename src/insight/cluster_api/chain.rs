@@ -134,7 +134,7 @@ impl CapiFacts<'_> {
     }
 }
 
-/// The Node of a Machine, as core sees it.
+/// The Node of a Machine, from its status.
 pub fn node_of(machine: &CapiObject) -> Option<ChainLink> {
     let name = &machine.status.node_ref.name;
     if name.is_empty() {

@@ -1,5 +1,5 @@
-//! Objects of Cluster API and of its provider, as far as answers need them. Absent fields have their defaults, so that objects of
-//! every version and provider are read.
+//! Objects of Cluster API and of its provider, with the fields that a verdict needs. Absent fields have their defaults, so that
+//! objects of every version and provider are read.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Whether a kind of `machine.sapcloud.io` has the same name.
+    /// A kind of `machine.sapcloud.io` has the same name.
     const fn is_shared(self) -> bool {
         matches!(self, Self::MachineDeployment | Self::MachineSet | Self::Machine)
     }
@@ -299,17 +299,15 @@ impl CapiObject {
         owners.iter().find(|owner| owner.kind == kind).map(|owner| owner.name.as_str())
     }
 
-    /// Whether it is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether an annotation pauses it.
+    /// True if an annotation pauses it.
     pub fn has_pause(&self) -> bool {
         self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED))
     }
 
-    /// Whether it is a Machine of the control plane.
     pub fn is_control_plane(&self) -> bool {
         self.metadata.labels.as_ref().is_some_and(|all| all.contains_key(names::CONTROL_PLANE))
     }

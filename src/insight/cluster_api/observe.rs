@@ -48,7 +48,7 @@ pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
     found
 }
 
-/// Whether the namespace has a Cluster that the user may read.
+/// True if the namespace has a Cluster that the user may read.
 pub async fn has_clusters(control: &Client, namespace: &str) -> bool {
     let first = ListParams::default().limit(1);
     api(control, namespace, Kind::Cluster).list_metadata(&first).await.is_ok_and(|page| !page.items.is_empty())

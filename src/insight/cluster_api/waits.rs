@@ -311,7 +311,7 @@ impl<'a> CapiFacts<'a> {
         vec![WaitCause::Vm.told(place, text, None)]
     }
 
-    /// The answer for the MCM Machine of an MCMMachine; `None` if there is none.
+    /// The verdict on the MCM Machine of an MCMMachine; `None` without a Machine.
     pub fn native(&self, object: &CapiObject) -> Option<ObjectAnswer> {
         let name = match object.status.machine_ref.name.as_str() {
             "" => object.name(),
@@ -417,7 +417,7 @@ impl<'a> CapiFacts<'a> {
         })
     }
 
-    /// The answers for the MCM MachineDeployments of an MCMMachinePool.
+    /// The verdicts on the MCM MachineDeployments of an MCMMachinePool.
     pub fn deployments_of(&self, pool: &str) -> Vec<ObjectAnswer> {
         let is_of = |deployment: &&mcm_api::machine::MachineDeployment| {
             deployment.labels().get(labels::POOL).is_some_and(|name| name == pool)
@@ -455,7 +455,7 @@ fn unseen(kind: Kind, object: &CapiObject, place: &WaitingObject<'_>) -> Explain
     WaitCause::Provider.told(place, format!("the provider to act on {} {}", kind.name(), object.name()), None)
 }
 
-/// Whether the load balancer is next: the VM exists, or is deleted only after it left.
+/// The load balancer is next: the VM exists, or is deleted only after it left.
 fn is_of_load_balancer(object: &CapiObject, registered: &CapiCondition) -> bool {
     let has_vm = object.condition("VMProvisioned").is_some_and(CapiCondition::is_true);
     has_vm && !object.is_deleting() || object.is_deleting() && registered.reason == "Deregistering"
@@ -470,7 +470,7 @@ fn completed(subject: &str, message: &str) -> String {
 }
 
 impl CapiObject {
-    /// Whether the infrastructure of a Cluster is or was complete.
+    /// The infrastructure of a Cluster is or was complete.
     fn is_provisioned(&self) -> bool {
         self.status.initialization.infrastructure_provisioned || self.spec.infrastructure_ref.name.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The changes that a user asks for, and the objects as an API server would store them.
+//! The changes that a user plans, and the objects as an API server would store them.
 
 use anyhow::{Context, Result};
 use http::{Method, Request, header};
@@ -44,7 +44,7 @@ pub enum ChangeContent {
 /// An object before and after a change.
 #[derive(Clone, Debug, Default)]
 pub struct ChangedObject {
-    /// As it is; `None` if there is none.
+    /// The stored object; `None` if it does not exist.
     pub live: Option<Value>,
     /// As it will be; `None` if there will be none.
     pub wanted: Option<Value>,
@@ -64,7 +64,7 @@ pub fn kind_of(object: &Value) -> Option<&'static str> {
     }
 }
 
-/// Asks the API server for an object before and after a change.
+/// Requests an object before and after a change from the API server.
 ///
 /// # Errors
 /// The object cannot be read, or the change needs an object that does not exist.
@@ -115,7 +115,7 @@ pub async fn version(cell: &ReadOnly, facts: &NamespaceFacts, change: &PlannedCh
     Ok(version)
 }
 
-/// Whether the API server would not store the object. Otherwise the kind is not served, the user has no right to ask, or a webhook
+/// The API server refuses to store the object. Otherwise the kind is not served, the user may not send a dry run, or a webhook
 /// does not take part in dry runs.
 fn is_refusal(status: &Status) -> bool {
     let says = |words: &str| status.message.contains(words);
@@ -170,7 +170,7 @@ async fn ask(client: &Client, path: &str, format: &str, patch: &Value) -> kube::
     client.request::<Value>(request).await
 }
 
-/// Whether a Secret exists; `None` if it may not be read. Only its metadata are requested.
+/// True if a Secret exists; `None` if it may not be read. Only its metadata are requested.
 pub async fn secret_exists(client: &Client, namespace: &str, name: &str) -> Option<bool> {
     let Ok(path) = path_of(&["api", "v1", "namespaces", namespace, "secrets", name]) else { return Some(false) };
     let request = Request::get(path)

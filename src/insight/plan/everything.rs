@@ -17,7 +17,7 @@ const NOTHING: &str = "there are no MachineDeployments and no MachineSets";
 /// Namespaces that a note names.
 const MOST_NAMED: usize = 3;
 
-/// Every deployment, and every set without one, as it is; with a note if there is none.
+/// Every deployment, and every set without one, as it is; with a note if the namespace is empty.
 pub fn changes(facts: &NamespaceFacts) -> (Vec<PlannedChange>, Vec<String>) {
     let is_alone = |set: &MachineSet| controller_of(&set.metadata).is_none();
     let alone = facts.sets.iter().filter(|(_, set)| is_alone(set)).map(|(name, _)| (SET, name));

@@ -48,7 +48,7 @@ impl ValueDifference {
     }
 }
 
-/// The differences outside of status and the metadata that the API server writes. `T` says which values are the same.
+/// The differences outside of status and the metadata that the API server writes. `T` decides which values are the same.
 pub fn differences<T: Serialize + DeserializeOwned>(old: &Value, new: &Value) -> Vec<ValueDifference> {
     let (old, new) = (relevant(old), relevant(new));
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Plans changes: plays the controllers of each object, and looks for what is in the way.
+//! Plans changes: plays the controllers of each object, and finds what is in the way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -210,7 +210,7 @@ impl<'a> ChangePlanner<'a> {
         plan
     }
 
-    /// The plan for a deployment, or for a set that has none.
+    /// The plan for a deployment, or for a set without one.
     async fn deployment(&self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
         let mut plan =
             ObjectPlan::without_effect(change.kind, &self.cell.namespace, &change.name, PlanVerdict::Unknown);

@@ -37,7 +37,7 @@ const BUDGET_OF_FEW: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_mins(10);
 /// The same for the effects of fields.
 const BUDGET_OF_FIELDS: Duration = Duration::from_secs(60);
-/// Time of a join where no machine of the deployment tells one.
+/// Time of a join where no machine of the deployment has joined.
 const JOIN: Duration = Duration::from_mins(2);
 /// Time of the deletion of a VM.
 const LEAVE: Duration = Duration::from_secs(5);
@@ -312,7 +312,7 @@ async fn watched(
     }
 }
 
-/// Progress is no result: a failure to show it is none.
+/// Progress is no result: a failure to show it does not matter.
 fn show(text: &str) {
     let mut stderr = io::stderr().lock();
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));

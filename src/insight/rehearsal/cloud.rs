@@ -40,7 +40,7 @@ pub struct RehearsalTiming {
     pub update: Duration,
 }
 
-/// Judges classes; `None` if their driver is not known.
+/// Checks classes; `None` if their driver is not known.
 pub type ClassValidator = Arc<dyn Fn(&MachineClass) -> Option<ClassProblems> + Send + Sync>;
 
 /// A cloud without faults.

@@ -41,16 +41,16 @@ const ROLES: [ControllerRole; 2] = [controllers::SETS, controllers::MACHINES];
 const ASKED: [(&str, &Kind); 3] = [("machinedeployment", &DEPLOYMENTS), ("machineset", &SETS), ("machine", &MACHINES)];
 /// The most objects of a kind whose waits are asked for.
 const MOST_ASKED: usize = 20;
-/// Cost of a plan. Kinds that plan over many objects make so few plans that one of them takes a small share of the time.
+/// Cost of a plan. Kinds that plan over many objects make so few plans that each takes a small share of the time.
 const COST: Duration = Duration::from_millis(6);
-/// Virtual time between two looks.
+/// Virtual time between two checks for progress.
 const LOOK: Duration = Duration::from_secs(1);
 /// It is over if the desired state lasts this long.
 const SETTLED: Duration = Duration::from_secs(3);
 /// It is over if no Machine is under way and nothing was written for this long.
 const QUIET: Duration = Duration::from_mins(10);
-/// It is over after this time without a Machine that joins, is updated or is gone. Longer than the default of the timeouts for the
-/// creation and the health of Machines.
+/// It is over after this time without a Machine that joins, is updated or disappears. Longer than the default of the timeouts
+/// for the creation and the health of Machines.
 const PATIENCE: Duration = Duration::from_mins(45);
 
 /// An object at the beginning.
@@ -73,21 +73,21 @@ pub struct RehearsalSetup {
     pub now: Timestamp,
     /// The namespace of the objects.
     pub namespace: String,
-    /// The MachineDeployment, or the MachineSet if there is none of this name.
+    /// The MachineDeployment, or the MachineSet if no deployment has this name.
     pub name: String,
     /// The objects, with their status.
     pub seeds: Vec<SeedObject>,
-    /// The changes. Each is made once the one before is played to its end.
+    /// The changes. Each is made once its predecessor is played to its end.
     pub cues: Vec<DeploymentWrite>,
     /// The settings of the controllers, with other drivers.
     pub settings: Settings,
-    /// Whether the controllers see Nodes.
+    /// The controllers have a target cluster with Nodes.
     pub has_target: bool,
     /// How long the parts take.
     pub pace: RehearsalTiming,
     /// Users select Nodes for an in-place update at once.
     pub selects: bool,
-    /// Judges classes.
+    /// Checks classes.
     pub judge: ClassValidator,
     /// Real time after which a change is not played any further.
     pub budget: Duration,
@@ -107,7 +107,7 @@ pub enum RehearsalError {
     TooLong(Duration),
 }
 
-/// Plays each cue to its end, at most for so long in real time. Counts the Machines that joined or are gone in `progress`.
+/// Plays each cue to its end, at most for so long in real time. Counts the Machines that joined or disappeared in `progress`.
 ///
 /// # Errors
 /// It did not come to an end.

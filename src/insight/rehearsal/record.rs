@@ -20,7 +20,7 @@ pub enum MachineTransition {
     Join,
     /// Its deletion began, with a drain.
     Drain,
-    /// It is gone.
+    /// Its object no longer exists.
     Gone,
     /// Its in-place update began.
     Update,
@@ -116,7 +116,7 @@ pub struct RehearsalRecord {
     entries: Vec<RehearsalEntry>,
     /// The last write of something that matters.
     pub written: Instant,
-    /// The last time that a Machine joined, was updated or was gone.
+    /// The last time that a Machine joined, was updated or disappeared.
     pub progressed: Instant,
 }
 
@@ -158,7 +158,7 @@ impl RehearsalRecord {
         }
     }
 
-    /// Records a write; whether a Machine joined, was updated or is gone.
+    /// Records a write. True if a Machine joined, was updated or disappeared.
     pub fn saw(&mut self, write: &WriteRecord<'_>) -> bool {
         let matters = [&MACHINES, &SETS, &DEPLOYMENTS, &NODES].contains(&write.call.kind);
         if !matters || !write.changed() {

@@ -1,5 +1,5 @@
-//! Machines are played in groups: one stands for its group, and the bounds shrink with their number. If each stands for the same
-//! number, the controllers compute with the same proportions, so that each decision is the same. Pure.
+//! Machines are played in groups: one represents its group, and the bounds shrink with their number. If the groups have the same
+//! size, the controllers compute with the same proportions, so that each decision is the same. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,9 +41,9 @@ struct MachineGroup {
 pub struct GroupFold {
     /// In the order of deletion.
     groups: Vec<MachineGroup>,
-    /// How many machines a new one stands for, about.
+    /// How many machines a new one represents, about.
     scale: usize,
-    /// Each stands for the same number, and so do the bounds.
+    /// All groups have the same size, and the bounds shrink by it.
     is_even: bool,
     /// The bounds are about in proportion.
     is_in_proportion: bool,
@@ -131,7 +131,7 @@ impl GroupFold {
         )
     }
 
-    /// The number of machines that each stands for, in words.
+    /// The size of the groups, in words.
     pub fn each(&self) -> String {
         if self.is_even { self.scale.to_string() } else { format!("about {}", self.scale) }
     }
@@ -188,7 +188,7 @@ impl GroupFold {
         if is_exact { FoldAccuracy::Exact } else { FoldAccuracy::Estimate }
     }
 
-    /// All machines are created or deleted at once, so that it does not matter how many one stands for.
+    /// All machines are created or deleted at once, so that the sizes of the groups do not matter.
     fn is_one_round(&self, course: &RehearsalCourse, starts: &[usize]) -> bool {
         let count = |act: MachineTransition| course.entries.iter().filter(|entry| entry.act == act).count();
         let drained = course.entries.iter().filter(is_of_known(MachineTransition::Drain)).count();
@@ -200,7 +200,7 @@ impl GroupFold {
             && (self.added == 0 || self.surplus == 0)
     }
 
-    /// How many machines each new one stands for, in the order of their creation.
+    /// How many machines each new one represents, in the order of their creation.
     fn sizes_of_new(
         &self,
         course: &RehearsalCourse,
@@ -320,11 +320,11 @@ struct Kind {
     is_chosen: bool,
     priority: i64,
     is_preserved: bool,
-    /// The conditions of their Node, or that there is none.
+    /// The conditions of their Node, or that it does not exist.
     node: String,
 }
 
-/// Machines by their kind, in the order of deletion. Those that are too many come first.
+/// Machines by their kind, in the order of deletion. Surplus machines are first.
 fn kinds<'a>(whole: &WholeDeployment<'a>) -> BTreeMap<Kind, Vec<&'a Machine>> {
     let surplus: BTreeSet<String> = whole.surplus().into_iter().map(ResourceExt::name_any).collect();
     let (choice, nodes) = (whole.choice(), whole.nodes_by_name());
@@ -356,7 +356,7 @@ fn is_bounded(deployment: &MachineDeployment) -> bool {
     deployment.spec.strategy.kind() != Some(StrategyType::Recreate)
 }
 
-/// maxSurge and maxUnavailable of the replicas; 0 if the strategy has none.
+/// maxSurge and maxUnavailable of the replicas; 0 for a strategy without them.
 fn amounts_of(deployment: &MachineDeployment) -> [i32; 2] {
     bounds_of(deployment).map_or([0, 0], |bounds| [bounds.max_surge, bounds.max_unavailable])
 }
@@ -375,7 +375,7 @@ impl TallySums {
         }
     }
 
-    /// A machine that stands for so many changed these tallies of the part.
+    /// A machine that represents so many changed these tallies of the part.
     fn follow(&mut self, before: &TalliesBySet, after: &TalliesBySet, size: usize) {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         for set in before.keys().chain(after.keys().filter(|set| !before.contains_key(*set))) {

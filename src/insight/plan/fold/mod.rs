@@ -1,4 +1,4 @@
-//! Many machines are played with few, each of which stands for others. Pure.
+//! Many machines are played with few, each of which represents a group. Pure.
 
 mod groups;
 mod rounds;

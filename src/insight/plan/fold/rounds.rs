@@ -94,7 +94,7 @@ impl RoundFold {
         let left_out = i64::try_from(self.left_out()).ok()?;
         let starts = starts_of_rounds(&course, pause);
         let rest = in_order(self.played(), &course.entries, &starts)?;
-        // It stops before it comes to the others, or does not begin.
+        // It stops before the others, or does not begin.
         if matches!(course.ending, RehearsalEnding::Rests | RehearsalEnding::Stuck) && rest >= self.ends.1
             || course.entries.is_empty()
         {
