@@ -1,4 +1,4 @@
-//! Answers to the questions that the template of another provider leaves open.
+//! Flags that answer the questions that the template of another provider leaves open.
 
 use clap::Args;
 
@@ -27,7 +27,7 @@ pub struct AnswerOptions {
 }
 
 impl AnswerOptions {
-    /// The answers of the flags.
+    /// The user's part of a conversion, from the flags.
     pub fn answers(&self) -> UserAnswers {
         let mut answers = UserAnswers::default();
         for (question, given) in [

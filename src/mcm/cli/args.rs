@@ -375,7 +375,7 @@ pub fn go_flags(program: &str, args: &[String]) -> Option<GoFlags> {
     })
 }
 
-/// Whether the help of a flag says that it has no effect.
+/// The help of a flag calls it ineffective.
 fn is_ignored(help: &str) -> bool {
     ["Ignored", "Accepted and ignored"].iter().any(|word| help.starts_with(word))
 }
@@ -502,7 +502,7 @@ mod tests {
         let begin = ["mcm ", "<(mcm "].iter().filter_map(|word| line.find(word)).min().unwrap();
         let line = line[begin..].trim_start_matches("<(");
         let line = line.split(['|', ')']).next().unwrap();
-        // A remark stands behind two spaces or more.
+        // A remark follows two spaces or more.
         let line = line.split("  ").next().unwrap().trim();
         line.split(' ').map(|word| OsString::from(word.trim_matches('\''))).collect()
     }

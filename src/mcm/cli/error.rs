@@ -39,7 +39,7 @@ pub enum CommandRejection {
 pub struct CommandInvocation<'a> {
     /// The name of the command, as the user types it.
     pub command: String,
-    /// Whether it replaces one of the Go programs and uses their exit codes.
+    /// The program has the name of one of the Go programs and uses their exit codes.
     pub is_go_name: bool,
     /// Its arguments.
     pub args: &'a [std::ffi::OsString],

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 pub enum CommandExit {
     /// It was done, and the answer is good.
     Good = 0,
-    /// It could not be done; standard error says why.
+    /// The command failed; standard error has the reason.
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
     /// It was done, and the answer is no: a check failed, a rollout is blocked, a user has to act.
     No = 3,
-    /// Something waits, and goes on without a user.
+    /// Something waits and continues without a user.
     Waits = 4,
     /// The time ended first.
     TimedOut = 124,

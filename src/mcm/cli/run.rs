@@ -466,7 +466,7 @@ mod tests {
         }
     }
 
-    /// T26: only who says so takes a Go MCM over.
+    /// T26: a Go MCM is taken over only on request.
     #[test]
     fn t26_a_native_manager_is_replaced_only_by_a_flag() {
         assert!(!capi_manager(&[]).provider.unwrap().replaces_native_manager);

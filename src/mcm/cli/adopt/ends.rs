@@ -46,7 +46,7 @@ enum NewOwner {
 }
 
 impl OwnerOptions {
-    /// Whether the machines are those of VMs without one.
+    /// The machines are those of VMs without one.
     ///
     /// # Errors
     /// They can be given to the MCM controllers only.

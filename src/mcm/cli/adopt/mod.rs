@@ -182,7 +182,7 @@ pub async fn status(options: AdoptStatusOptions) -> Result<String> {
 /// Undoes every migration in progress.
 ///
 /// # Errors
-/// There is none, or something did not happen in time. The command can be repeated.
+/// No migration is in progress, or something did not happen in time. The command can be repeated.
 pub async fn abort(options: AbortOptions) -> Result<()> {
     let place = &options.place;
     let world = place.world(&[]).await?;

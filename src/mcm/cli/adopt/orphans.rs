@@ -30,7 +30,7 @@ use mcm_runtime::{objects::chain, owners::VmOwners, secrets::SecretCache};
 /// Pause before machines are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// The VMs without a machine, as a table or as JSON. False if something stands in the way of one.
+/// The VMs without a machine, as a table or as JSON. False if something is in the way of one.
 ///
 /// # Errors
 /// A cluster or a cloud cannot be read.

@@ -297,7 +297,7 @@ impl LocationOptions {
             }
         };
         let all = world.list(kind).await?;
-        // Machines of a set have no owner while they are removed; their migration knows them.
+        // Machines of a set have no owner while they are removed; their migration lists them.
         let is_meant = |one: &&UnstructuredObject| {
             one.text(cluster) == self.cluster
                 && one.label(names::CONTROL_PLANE).is_none()

@@ -1,4 +1,4 @@
-//! Judges an installation from facts. Pure.
+//! Findings about an installation from facts. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Whether an API server serves the kinds as this version needs them.
+//! Checks that an API server serves the kinds as this version needs them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -15,11 +15,11 @@ const INSTALL: &str = "mcm crd | kubectl apply --server-side --force-conflicts -
 /// Fields of every object.
 const COMMON: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// The definition of a kind in a cluster; `None` if there is none, an error if it could not be read.
+/// The definition of a kind in a cluster; `None` if it does not exist, an error if it could not be read.
 pub(super) type CrdLookup = Result<Option<CustomResourceDefinition>, String>;
 
-/// Judges the resources that are served in our version, such as `machines/status`, and the definitions of all kinds in the
-/// order of [`crds`].
+/// Findings about the resources that are served in our version, such as `machines/status`, and the definitions of all kinds in
+/// the order of [`crds`].
 pub(super) fn judge(resources: &[String], definitions: &[CrdLookup]) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let ours = crds();

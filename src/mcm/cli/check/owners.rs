@@ -1,4 +1,4 @@
-//! Judges owners and selectors of stored objects. Pure.
+//! Findings about owners and selectors of stored objects. Pure.
 
 use super::finding::{CheckFinding, some_of};
 use crate::api::machine::{Machine, MachineDeployment, MachineSet};

@@ -108,7 +108,7 @@ pub(super) async fn whoami(client: &Client) -> ReviewedIdentity {
     ReviewedIdentity::me(&user.and_then(|user| user.username).unwrap_or_else(|| "this user".to_owned()))
 }
 
-/// Asks for every right in the clusters that have a client.
+/// Requests a review of every right in the clusters that have a client.
 pub(super) async fn rights(
     who: Option<&ReviewedIdentity>,
     control: &Client,
@@ -124,7 +124,7 @@ pub(super) async fn rights(
     stream::iter(asked.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
 }
 
-/// Asks the API server about one right: ours if `who` is `None`.
+/// Requests a review of one right from the API server: ours if `who` is `None`.
 async fn ask(
     who: Option<&ReviewedIdentity>,
     client: &Client,

@@ -106,7 +106,7 @@ pub(super) enum ReviewAnswer {
 pub(super) struct ReviewedIdentity {
     /// As the API server names it.
     pub name: String,
-    /// Whether managers run as this identity: it is a ServiceAccount.
+    /// Managers run as this identity: it is a ServiceAccount.
     pub is_manager: bool,
 }
 
@@ -203,7 +203,7 @@ mod tests {
     const CONTROL: &str = include_str!("../../../../config/rbac/control.yaml");
     const TARGET: &str = include_str!("../../../../config/rbac/target.yaml");
 
-    /// Whether a role of a manifest allows a verb of a rule.
+    /// A role of the manifest allows the verb of the rule.
     fn is_granted(text: &str, rule: &PermissionRule, verb: &str) -> bool {
         let documents = serde_yaml_ng::Deserializer::from_str(text).map(|one| Value::deserialize(one).unwrap());
         let has = |list: &Value, wanted: &str| {

@@ -8,7 +8,7 @@ pub enum NotChecked {
     /// A file cannot be used.
     #[error(transparent)]
     File(#[from] ObjectsError),
-    /// An object in it is none of its kind.
+    /// An object in the file is invalid for its kind.
     #[error("{object}: {problem}")]
     Invalid {
         /// Kind and name.

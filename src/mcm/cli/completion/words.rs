@@ -10,7 +10,7 @@ pub(super) struct CompletionAnswer {
     /// Candidates and their help.
     pub candidates: Vec<(String, String)>,
     pub names: Option<NameQuery>,
-    /// Whether the word may be the name of a file.
+    /// The word may be the name of a file.
     pub takes_file: bool,
     /// Of the words before.
     pub namespace: Option<String>,

@@ -46,8 +46,8 @@ impl DashboardAddress {
         format!("http://127.0.0.1:{}/{}/", self.port, self.token)
     }
 
-    /// Whether a request names this computer, and not a name that another server made point here, and comes from a user or from
-    /// the page itself.
+    /// The request names this computer, and not a name that another server made point here, and is from a user or from the page
+    /// itself.
     fn opens(&self, headers: &HeaderMap) -> bool {
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let host = text(header::HOST).unwrap_or_default();

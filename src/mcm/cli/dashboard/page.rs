@@ -49,7 +49,7 @@ pub(super) fn page(view: &DashboardView<'_>) -> String {
     document(&format!("mcm · {}", view.namespace), &format!("{header}<main>{main}</main>"))
 }
 
-/// A page that only says what went wrong.
+/// A page with an error text alone.
 pub(super) fn failure(text: &str) -> String {
     let body = format!("<main><section class=\"detail\"><h1>Not shown</h1><p>{}</p></section></main>", HtmlText(text));
     document("mcm", &body)

@@ -58,7 +58,7 @@ pub enum SummaryFormat {
 }
 
 impl DemoOptions {
-    /// Whether the processes of the demo outlive it. Those on its own control plane end with it.
+    /// The processes of the demo outlive it. Those on its own control plane end with it.
     pub(super) const fn leaves_processes(&self) -> bool {
         self.show.keep && self.kubeconfig.is_some()
     }

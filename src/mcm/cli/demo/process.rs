@@ -56,7 +56,7 @@ impl ChildProcess {
         self.child.id()
     }
 
-    /// Waits until it answers at a URL.
+    /// Waits until a URL responds.
     pub async fn until_it_answers(&mut self, url: &str) -> Result<()> {
         let (what, start) = (self.what, Instant::now());
         while start.elapsed() < START_LIMIT {

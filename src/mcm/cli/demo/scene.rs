@@ -6,7 +6,7 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
-/// Between two looks at what cannot be watched.
+/// Time between two reads of objects that cannot be watched.
 pub const PERIOD: Duration = Duration::from_millis(500);
 
 /// Current objects, and the tasks that update them.

@@ -58,7 +58,7 @@ impl DemoScreen {
         }
     }
 
-    /// Begins an act; `steps` asks for a progress bar.
+    /// Begins an act, with a progress bar of `steps` if given.
     pub fn picture<P>(&self, title: &str, steps: Option<u64>) -> ActDisplay<'_, P> {
         let headline = if self.colours { format!("\n\x1b[1;34m▶ {title}\x1b[0m") } else { format!("\n▶ {title}") };
         self.say(&headline);

@@ -48,7 +48,7 @@ impl<'s, P: DemoView> DemoShow<'s, P> {
         self.screen.say(text);
     }
 
-    /// Plays an act: what it does, shown until that is done and its goal is reached. `result` tells what happened.
+    /// Plays an act, and shows its action until that is done and its goal is reached. `result` describes what happened.
     ///
     /// # Errors
     /// The action of the act fails, or the goal is not reached in time.
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Number of looks.
+    /// Number of frames.
     #[derive(Clone, Default)]
     struct Looks(u64);
 

@@ -23,7 +23,7 @@ use mcm_rules::plan::SubjectRef;
 
 pub(super) use timeline::{EventLine, text};
 
-/// Time between two looks at the events.
+/// Time between two reads of the events.
 const LOOK: Duration = Duration::from_secs(2);
 /// The namespace of events of Nodes.
 const OF_NODES: &str = "default";

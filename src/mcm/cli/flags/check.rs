@@ -199,7 +199,7 @@ fn machine_conflicts(options: &MachineOptions) -> impl Iterator<Item = FlagConfl
         .into_iter()
 }
 
-/// What Secrets may use differs from cell to cell.
+/// The credentials that Secrets may use differ from cell to cell.
 fn cell_conflicts(options: &SecretOptions) -> impl Iterator<Item = FlagConflict> + use<> {
     let SecretOptions { process_credentials_namespaces: namespaces, credential_files_folder: folders, .. } = options;
     [

@@ -131,7 +131,7 @@ pub struct GoFlags {
     pub options: Result<Box<GenericOptions>, String>,
 }
 
-/// Reads the arguments of the Go program of a name; `None` if there is none.
+/// Reads the arguments of the Go program of a name; `None` for any other name.
 pub type ReadFlags = fn(&str, &[String]) -> Option<GoFlags>;
 
 impl ControllerManagerOptions {

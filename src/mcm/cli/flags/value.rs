@@ -1,4 +1,4 @@
-//! Parses the value of one flag. An error says what is allowed; the caller adds the name of the flag.
+//! Parses the value of one flag. An error names the allowed values; the caller adds the name of the flag.
 
 use std::{
     borrow::Cow,
@@ -225,7 +225,7 @@ pub fn namespace_or_star(text: &str) -> Result<String, InvalidValue> {
 /// The absolute path of a folder other than the root.
 ///
 /// # Errors
-/// It is none.
+/// The text is a relative path or the root.
 pub fn folder(text: &str) -> Result<PathBuf, InvalidValue> {
     let path = PathBuf::from(text);
     let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));

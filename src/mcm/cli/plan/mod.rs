@@ -1,4 +1,4 @@
-//! `mcm plan`: says what a change would do to machines, before it is made.
+//! `mcm plan`: shows what a change would do to machines, before it is made.
 
 mod namespaces;
 mod policy;
@@ -125,7 +125,7 @@ impl FailOn {
     }
 }
 
-/// Says what a change would do.
+/// Plans a change.
 ///
 /// # Errors
 /// The clusters or files cannot be read, or there is no such object.

@@ -245,7 +245,7 @@ async fn a_class_replaces_nothing_and_a_new_deployment_is_created_with_it() {
     insta::assert_snapshot!("files", text(&plane.plan(&changes).await));
 }
 
-/// Adds a set without a deployment and without the two machines that it wants.
+/// Adds a set without a deployment that lacks its two machines.
 fn add_lone_set(seeds: &mut Vec<SeedObject>) {
     let of_pool = &seeds.iter().find(|(kind, _)| *kind == &SETS).unwrap().1;
     let mut set: Value = serde_json::from_str(&of_pool.to_string().replace("\"pool\"", "\"alone\"")).unwrap();
@@ -527,7 +527,7 @@ fn crowd(seeds: &mut Vec<SeedObject>, count: usize) {
     }
 }
 
-/// 600 machines, or as many as the variable says. The aim for 5,000 is a minute in a debug build.
+/// 600 machines, or as many as the variable has. The aim for 5,000 is a minute in a debug build.
 fn many() -> usize {
     std::env::var("MCM_PLANS_MACHINES").ok().and_then(|text| text.parse().ok()).unwrap_or(600)
 }
@@ -697,7 +697,7 @@ async fn one_of_many_machines_whose_node_is_missing_is_replaced_alone() {
     assert_eq!((plan.summary.create, plan.summary.delete), (1, 1), "{plan:?}");
 }
 
-/// The guard against meltdowns counts machines, however many each of those that are played stands for.
+/// The guard against meltdowns counts machines, however many each played machine represents.
 #[tokio::test]
 async fn unhealthy_machines_are_replaced_one_after_the_other_also_if_all_are_alike() {
     let sick = |seeds: &mut Vec<SeedObject>| {

@@ -1,4 +1,4 @@
-//! Answers again after each change of the objects that a command reads.
+//! Repeats a command after each change of the objects that it reads.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use crate::{
 };
 use mcm_insight::{cluster_api, read_only::ReadOnly, terminal::TerminalLook};
 
-/// Answers are at least this far apart.
+/// Outputs are at least this far apart.
 const PAUSE: Duration = Duration::from_millis(250);
-/// A person sees the durations grow. Nodes, pods and managers change without a change of the watched kinds.
+/// Durations grow on the screen. Nodes, pods and managers change without a change of the watched kinds.
 const TICK: Duration = Duration::from_secs(5);
 
-/// Answers after each change until Ctrl-C, or until an answer is the last. A pipe gets one block for each answer that differs from
-/// the one before. The last answer. Objects of Cluster API are watched unless the named object is none of them.
+/// Repeats a command after each change until Ctrl-C, or until an output is the last. A pipe gets one block for each output that
+/// differs from its predecessor. Returns the last output. Objects of Cluster API are watched unless the named object is of MCM.
 ///
 /// # Errors
-/// The first answer cannot be given.
+/// The first output cannot be made.
 pub(in crate::cli) async fn follow<T: PartialEq>(
     cell: &ReadOnly,
     object: Option<&str>,

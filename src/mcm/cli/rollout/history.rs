@@ -28,7 +28,7 @@ use mcm_rules::plan::SubjectRef;
 
 /// A set is created at most so long after the change that needs it, if its manager runs.
 const SOON: SignedDuration = SignedDuration::from_secs(30);
-/// Columns from which changes have one of their own. Below, each is in a line under its revision.
+/// Width from which changes have a column. Below, each is in a line under its revision.
 const WIDE: usize = 140;
 /// Column in which these lines begin.
 const INDENT: usize = 10;

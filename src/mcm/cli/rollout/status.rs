@@ -27,9 +27,9 @@ use mcm_insight::{
 };
 use mcm_rules::plan::{PreviewStep, SubjectRef};
 
-/// Time between two looks at the caches.
+/// Time between two reads of the caches.
 const LOOK: Duration = Duration::from_millis(250);
-/// Looks at the caches between two looks at the Leases.
+/// Reads of the caches between two reads of the Leases.
 const LEASES: usize = 40;
 
 /// Options of the command.

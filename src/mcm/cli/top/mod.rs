@@ -26,9 +26,9 @@ use super::{
 use mcm_insight::{read_only::ReadOnly, reader, report, story::NamespaceFacts, terminal::TerminalLook};
 use mcm_rules::plan::SubjectRef;
 
-/// Time between two looks at the caches.
+/// Time between two reads of the caches.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks at the caches between two looks at the Leases.
+/// Reads of the caches between two reads of the Leases.
 const LEASES: usize = 10;
 /// Keys that wait to be handled.
 const KEYS: usize = 64;

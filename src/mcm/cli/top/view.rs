@@ -124,7 +124,7 @@ pub(super) struct TopViewState {
 /// A line of the screen with its role.
 pub(super) type ScreenLine = (LineStyle, String);
 
-/// How a line looks.
+/// The colour and weight of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineStyle {
     Plain,

@@ -73,7 +73,7 @@ fn row(branch: &TreeBranch, now: Timestamp) -> TreeRow {
     TreeRow { name: String::new(), mark, now: branch.now.clone(), since, why: branch.why.clone() }
 }
 
-/// Siblings with one line for those that are alike: settled machines in one state, and pods with one reason.
+/// Siblings, with one line for similar ones: settled machines in one state, and pods with one reason.
 fn grouped(children: &[TreeBranch]) -> Vec<TreeBranch> {
     let is_alike = |one: &TreeBranch, other: &TreeBranch| {
         let is_settled = one.kind == MACHINE && one.verdict == Some(ObjectVerdict::Settled);

@@ -163,7 +163,7 @@ pub struct VerbRequest {
     verb: ChangeVerb,
     /// `NAME` or `KIND/NAME`.
     object: String,
-    /// The kind of the object if it has none; empty for any.
+    /// The kind of the object where the user gives only a name; empty for any.
     kind: &'static str,
     writing: WritingOptions,
 }
@@ -213,10 +213,10 @@ impl MachineCommand {
     }
 }
 
-/// Decides about the change, asks where machines would be replaced, and writes it.
+/// Decides about the change, requests consent where machines would be replaced, and writes it.
 ///
 /// # Errors
-/// The control cluster cannot be used, the change makes no sense, or the user says no.
+/// The control cluster cannot be used, the change makes no sense, or the user declines.
 pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
     let VerbRequest { verb, object, kind, writing } = request;
     let (client, namespace) = connect(&writing).await?;
@@ -251,7 +251,7 @@ async fn connect(writing: &WritingOptions) -> Result<(Client, String)> {
     Ok((client, namespace))
 }
 
-/// Asks on a terminal. Without one, `--yes` is needed.
+/// Requests consent on a terminal. Without one, `--yes` is needed.
 fn consent(change: &ObjectPatch) -> Result<()> {
     let says = &change.says;
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -268,7 +268,7 @@ fn consent(change: &ObjectPatch) -> Result<()> {
     }
 }
 
-/// Writes a change. If the object was changed meanwhile, as by a status of the manager, decides again, and goes on as long as
+/// Writes a change. If the object was changed meanwhile, as by a status of the manager, decides again, and repeats this while
 /// the change stays the same.
 async fn carry_out(
     client: &Client,

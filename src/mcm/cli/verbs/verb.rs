@@ -9,7 +9,7 @@ pub enum ChangeVerb {
     Resume,
     /// Replaces all machines.
     Restart,
-    /// Returns to a revision; `None` is the one before the current one.
+    /// Returns to a revision; `None` is the revision before the current one.
     Undo(Option<i64>),
     /// Forbids a set to create machines.
     Freeze,
@@ -21,7 +21,7 @@ pub enum ChangeVerb {
     Preserve(PreserveTrigger),
     /// Removes the finalizer of a machine. `leaves_vm` allows that its VM stays.
     Forget {
-        /// Whether the VM may stay.
+        /// The VM may stay.
         leaves_vm: bool,
     },
 }

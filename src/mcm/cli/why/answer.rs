@@ -112,7 +112,7 @@ async fn one(
     Ok(answer)
 }
 
-/// The answers as one document.
+/// All objects as one document.
 ///
 /// # Errors
 /// They cannot be serialized, which does not happen.

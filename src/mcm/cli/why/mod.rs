@@ -1,4 +1,4 @@
-//! `mcm why`: says why an object does not progress.
+//! `mcm why`: explains why an object does not progress.
 
 mod answer;
 mod budget;
@@ -13,7 +13,7 @@ use mcm_insight::story::{self, ObjectVerdict};
 pub use answer::WhyOptions;
 pub(super) use answer::as_json;
 
-/// Says why an object does not progress.
+/// Explains why an object does not progress.
 ///
 /// # Errors
 /// The control cluster cannot be read, or has no such object.

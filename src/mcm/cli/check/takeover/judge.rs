@@ -1,4 +1,4 @@
-//! Judges the Deployment of the Go programs. Pure.
+//! Findings about the Deployment of the Go programs. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -79,7 +79,7 @@ pub(super) fn entry_points(workload: &GoDeployment) -> Vec<CheckFinding> {
         .collect()
 }
 
-/// Whether a pod has the time to release its Leases.
+/// A finding on the time that a pod has to release its Leases.
 pub(super) fn grace(workload: &GoDeployment, namespace: &str) -> Vec<CheckFinding> {
     const CHECK: &str = "grace";
     let GoDeployment { name, grace, .. } = workload;

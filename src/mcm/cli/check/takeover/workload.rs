@@ -21,7 +21,7 @@ const PROVIDER: &str = "machine-controller-manager-provider-";
 /// A Deployment.
 pub(super) struct GoDeployment {
     pub name: String,
-    /// Whether two pods may run at the same time while it is changed.
+    /// Two pods may run at the same time while it is changed.
     pub overlaps: bool,
     /// Of its pods, in seconds.
     pub grace: i64,
@@ -35,7 +35,7 @@ pub(super) struct GoContainer {
     pub name: String,
     /// The program that it replaces.
     pub program: &'static str,
-    /// Whether the program is named, so that it does not depend on the image.
+    /// The program is named, so that it does not depend on the image.
     pub has_command: bool,
     /// `None` if they are in a script.
     pub flags: Option<GoFlags>,
@@ -59,7 +59,7 @@ impl GoDeployment {
         }
     }
 
-    /// Whether the pods use one cluster for everything.
+    /// The pods use one cluster for everything.
     pub(super) fn has_one_cluster(&self) -> bool {
         self.options().all(|options| {
             matches!(
@@ -70,7 +70,7 @@ impl GoDeployment {
         })
     }
 
-    /// Whether every container elects a leader.
+    /// Every container elects a leader.
     pub(super) fn elects(&self) -> bool {
         self.options().all(|options| options.leader_election.enabled)
     }
