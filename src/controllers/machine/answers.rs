@@ -207,7 +207,7 @@ impl Snapshot {
                         attachments.on_node = node.status.volumes_attached.iter().map(|it| it.name.clone()).collect();
                         self.memory.volumes.seen(&pods, &attachments, self.now);
                     }
-                    // Pods of a Node that is gone are not evicted, so none of them keeps a volume in use.
+                    // Pods of a Node that no longer exists are not evicted, so no pod keeps a volume in use.
                     TargetNodeView::Absent => {
                         self.memory.volumes.node_gone();
                         self.memory.volumes.seen(&[], &attachments, self.now);

@@ -108,7 +108,7 @@ pub(super) fn plan(
     }
 }
 
-/// Whether the condition `DrainBlocked` still names budgets that can never be met, although no such budget delays the
+/// The condition `DrainBlocked` still names budgets that can never be met, although no such budget delays the
 /// drain any more. After a restart, nothing is known before the next eviction.
 pub(super) fn is_condition_outdated(snapshot: &Snapshot) -> bool {
     let is_known = !snapshot.memory.pods.is_empty();

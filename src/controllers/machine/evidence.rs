@@ -1,5 +1,5 @@
-//! Asks the driver for the VM of a Machine whose Node does not name it: the Node of a taken over, moved or restored
-//! Machine, one that registered anew, or one that is not the Machine's at all.
+//! Looks up the VM of a Machine whose Node does not name it: the Node of a taken over, moved or restored Machine, one that
+//! registered anew, or one that is not the Machine's at all.
 
 use jiff::SignedDuration;
 

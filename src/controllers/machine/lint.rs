@@ -577,7 +577,6 @@ impl MachineLintFacts<'_> {
         }
     }
 
-    /// Whether the Node was read live in this reconcile.
     fn is_node_read(&self) -> bool {
         let key = self.snapshot.node_key();
         match self.snapshot.node {

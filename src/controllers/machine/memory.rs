@@ -27,7 +27,7 @@ pub struct Memory {
     calls: BTreeMap<VmCall, CallFailure>,
     node: BTreeMap<NodeWrite, NodeFailure>,
     token: Option<NodeFailure>,
-    /// Whether this process made the bootstrap token, or tried to, or deleted it since; `None` if it did neither.
+    /// True after this process made the bootstrap token or tried to, false after it deleted it; `None` if it did neither.
     has_token: Option<bool>,
     /// Writes of the Machine that the API server refused, by the fields that they name.
     refused: BTreeMap<String, RefusedWrite>,
@@ -55,7 +55,7 @@ pub struct Memory {
     pub(super) report: VmReport,
     /// Writes that stored nothing but conditions of the Node.
     pub(super) copies: Option<CopyPeriod>,
-    /// Whether the user data contains a placeholder for a bootstrap token; `None` if it was not read since the start.
+    /// The user data contains a placeholder for a bootstrap token; `None` if it was not read since the start.
     pub(super) wants_token: Option<bool>,
 }
 
@@ -288,7 +288,7 @@ impl Memory {
         self.has_token = Some(false);
     }
 
-    /// Whether the Machine may have a bootstrap token. `None` if an earlier process may have made one.
+    /// The Machine may have a bootstrap token. `None` if an earlier process may have made one.
     pub(super) fn may_have_token(&self) -> Option<bool> {
         if self.wants_token == Some(false) { Some(false) } else { self.has_token }
     }
@@ -389,7 +389,7 @@ impl Memory {
         self.has_given_up_vm = true;
     }
 
-    /// Whether a VM that does not exist was deleted by this controller before it joined.
+    /// The VM does not exist because this controller deleted it before it joined.
     pub(super) const fn has_given_up_vm(&self) -> bool {
         self.has_given_up_vm
     }
@@ -398,7 +398,7 @@ impl Memory {
         self.calls.get(&call)
     }
 
-    /// Whether the last creation ended while the cloud still worked on it.
+    /// The last creation ended while the cloud still worked on it.
     pub(super) fn is_creating(&self) -> bool {
         self.failure_of(VmCall::Create).is_some_and(|failure| failure.error.call_again_in.is_some())
     }

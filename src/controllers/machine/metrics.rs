@@ -300,8 +300,8 @@ pub(crate) fn machines<'a>(all: impl IntoIterator<Item = &'a Arc<Machine>>, out:
     }
 }
 
-/// The numbers of the reference, and distinct numbers for the phases that it reports as Pending. A machine
-/// without a phase has none, nor has a Machine with an unknown phase.
+/// The numbers of the reference, and distinct numbers for the phases that it reports as Pending. `None` for a machine
+/// without a phase or with an unknown one.
 const fn phase_number(phase: &MachinePhase) -> Option<f64> {
     Some(match phase {
         MachinePhase::New | MachinePhase::Other(_) => return None,

@@ -9,7 +9,7 @@
 //! `apply` do I/O; everything else decides.
 //!
 //! Rules that hold in every plan:
-//! - a VM is created only after the driver reported that there is none, and its ID is stored before anything else
+//! - a VM is created only after the driver reported its absence, and its ID is stored before anything else
 //!   happens;
 //! - only a deletion timestamp starts a deletion, never a phase or a text;
 //! - unknown facts (`NodeView::Unknown`, `ClassView::Unknown`, a failed call) lead to a wait, never to a decision;

@@ -124,7 +124,7 @@ fn is_ready(node: &Node) -> bool {
     node.status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Whether the cached Nodes of a target can be trusted, and its API servers answer.
+/// Trust in the cached Nodes of a target, and in its API servers.
 pub(crate) fn trust_of(target: &TargetOf, servers: &ApiServers, now: Timestamp) -> TargetTrust {
     let TargetOf::Known(target) = target else { return TargetTrust::default() };
     let nodes = &target.nodes.cache;
@@ -144,8 +144,8 @@ fn trust_in(nodes: CacheTrust, silence: Option<(Duration, Duration)>, now: Times
     }
 }
 
-/// A Node that is not in the cache is `Missing`, whether it does not exist or could not be decoded. A live read tells
-/// which.
+/// A Node that is not in the cache is `Missing`, because it does not exist or could not be decoded. A live read
+/// distinguishes these.
 fn node_in(target: &TargetOf, key: &NodeLookup, machine: &Machine) -> TargetNodeView {
     let nodes = match target {
         TargetOf::NoTarget => return TargetNodeView::NoTarget,

@@ -44,7 +44,7 @@ pub struct Snapshot {
     pub other_node: Option<Arc<Node>>,
     /// The class that the Machine names.
     pub class: ClassView,
-    /// Whether the cache of the target cluster can be trusted.
+    /// Trust in the cache of the target cluster.
     pub target: TargetTrust,
     /// Results of the calls of this reconcile.
     pub learned: MachineCallResults,
@@ -265,7 +265,7 @@ impl Snapshot {
         !is_namesake && is_other_vm(&node.spec.provider_id, &self.machine.spec.provider_id)
     }
 
-    /// Whether the Node belongs to another VM, the label names another Machine, or there is no label and the provider
+    /// The Node belongs to another VM, the label names another Machine, or there is no label and the provider
     /// ID differs. A label of another Machine does not count if this Machine has the Node's VM, and the other Machine
     /// has another VM or is deleted: a Machine whose VM is dead may have labelled the Node of its name.
     fn is_foreign(&self, node: &Node) -> bool {
@@ -318,7 +318,7 @@ pub(crate) fn is_same_vm(one: &str, other: &str) -> bool {
     !one.is_empty() && last(one) == last(other)
 }
 
-/// Whether two provider IDs certainly belong to two VMs: they differ in the last part, and not in their form. The
+/// Two provider IDs certainly belong to two VMs: they differ in the last part, and not in their form. The
 /// component that sets the ID of a Node may use another form.
 fn is_other_vm(one: &str, other: &str) -> bool {
     fn form(id: &str) -> (Option<&str>, usize) {

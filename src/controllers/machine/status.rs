@@ -77,7 +77,7 @@ pub(super) fn merge_addresses(status: &mut MachineStatus, seen: &[NodeAddress], 
     all.dedup();
 }
 
-/// Whether `new` contains more than `old`: anything but times and heartbeats changed. A repeated failure with a similar
+/// `new` contains more than `old`: anything but times and heartbeats changed. A repeated failure with a similar
 /// text is written again after half an hour.
 pub(super) fn is_news(old: &MachineStatus, new: &MachineStatus, now: Timestamp) -> bool {
     let facts = |status: &MachineStatus| {
@@ -106,7 +106,7 @@ fn is_new_text(old: &LastOperation, new: &LastOperation, now: Timestamp) -> bool
         || !is_similar(&old.description, &new.description)
 }
 
-/// Whether two error texts differ only in details such as request IDs and times: in words with digits, and in less than a
+/// Two error texts differ only in details such as request IDs and times: in words with digits, and in less than a
 /// quarter of the others. The limit is the reference's.
 fn is_similar(a: &str, b: &str) -> bool {
     let is_detail = |word: Option<&str>| word.is_some_and(|word| word.bytes().any(|c| c.is_ascii_digit()));

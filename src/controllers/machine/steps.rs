@@ -18,7 +18,7 @@ pub(super) fn wait_for_nodes(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     plan.wait(kind, text, until);
 }
 
-/// Whether the Node was read live in this reconcile. Otherwise reads it or waits. Needed before decisions that cannot
+/// The Node was read live in this reconcile. Otherwise reads it or waits. Needed before decisions that cannot
 /// be undone, because the cache may be stale.
 pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reason: &str) -> bool {
     if snapshot.is_node_certain() {
@@ -31,7 +31,7 @@ pub(super) fn is_node_certain(plan: &mut Plan<Action>, snapshot: &Snapshot, reas
     false
 }
 
-/// Whether a write to the Node failed and must not be repeated yet. If so, waits.
+/// A write to the Node failed and must not be repeated yet. If so, waits.
 pub(super) fn is_refused(plan: &mut Plan<Action>, snapshot: &Snapshot, purpose: NodeWrite) -> bool {
     let Some(failure) = snapshot.memory.node_failure_of(purpose, snapshot.now) else { return false };
     if failure.is_refused {
@@ -60,7 +60,7 @@ pub(super) fn delete_token(plan: &mut Plan<Action>, snapshot: &Snapshot, reason:
     }
 }
 
-/// Whether the Node of a Machine was seen to be ready: the token is deleted before that is stored.
+/// The Node of a Machine is ready: the token is deleted before that is stored.
 fn has_joined(machine: &Machine) -> bool {
     let conditions = machine.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")

@@ -36,7 +36,7 @@ pub fn go_id_of(machine: &Machine) -> Option<String> {
     Some(format!("{first:02x}{second:02x}{third:02x}"))
 }
 
-/// Whether user data asks for a token.
+/// The user data contains a placeholder for a token.
 pub fn is_wanted(user_data: &[u8]) -> bool {
     contains(user_data, TOKEN) || contains(user_data, TOKEN_ESCAPED)
 }

@@ -80,7 +80,7 @@ pub enum SecretView {
     Read(SecretFacts),
 }
 
-/// The facts about the Secrets of a class that a plan uses. It never sees their data.
+/// The facts about the Secrets of a class that a plan uses. It never contains their data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretFacts {
     /// Secrets that the class names and that cannot be used, each with the reason. No call is made without them.
@@ -89,7 +89,7 @@ pub struct SecretFacts {
     pub missing_user_data: Option<String>,
     /// The merged data has the key `userData`.
     pub has_user_data: bool,
-    /// Whether the user data contains a placeholder for a bootstrap token.
+    /// The user data contains a placeholder for a bootstrap token.
     pub wants_token: bool,
 }
 

@@ -21,7 +21,7 @@ use mcm_rules::plan::{Event, Plan, WaitKind};
 /// The longest time for which a check waits for others, so that drivers describe all VMs with one call.
 const LONGEST_GATHERING: SignedDuration = SignedDuration::from_secs(3);
 
-/// Whether the Machine has a VM and no Node that shows its health.
+/// The Machine has a VM and no Node that shows its health.
 pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
     let machine = &snapshot.machine;
     !snapshot.has_target() && machine.phase() == MachinePhase::Available && !machine.spec.provider_id.is_empty()

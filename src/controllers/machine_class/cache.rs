@@ -23,12 +23,12 @@ pub fn naming(classes: &ObjectCache<MachineClass>, secret: &Key) -> impl Iterato
     classes.by(BY_SECRET, secret).into_iter()
 }
 
-/// Whether an object certainly does not exist.
+/// An object certainly does not exist.
 pub fn is_missing<K: CacheableKind>(cache: &ObjectCache<K>, key: &Key) -> bool {
     cache.is_synced() && !cache.is_unreadable(key) && cache.get(key).is_none()
 }
 
-/// Whether a class, or a Secret that it names, certainly does not exist, so no driver can be called for it.
+/// A class, or a Secret that it names, certainly does not exist, so no driver can be called for it.
 pub fn is_unusable(classes: &ObjectCache<MachineClass>, secrets: &ObjectCache<MetadataOfSecret>, class: &Key) -> bool {
     let Some(found) = classes.get(class) else { return is_missing(classes, class) };
     secret_refs(&found).any(|reference| {

@@ -36,7 +36,7 @@ pub use register::KIND;
 pub struct Snapshot {
     /// The class.
     pub class: Arc<MachineClass>,
-    /// Names of the Machines of the namespace that name it, whatever `class.kind` says: their VMs are created from it.
+    /// Names of the Machines of the namespace that name it, for any `class.kind`: their VMs are created from it.
     /// Terminating ones are included, because the driver needs the class to delete their VMs.
     pub machines_using: Vec<String>,
     /// Names of the Machines of the namespace that cannot be decoded; they may use the class.
@@ -98,7 +98,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// The Secrets that a class names. They are looked up in the namespace of the class, whatever the reference says.
+/// The Secrets that a class names. They are looked up in the namespace of the class, for any namespace of the reference.
 pub fn secret_names(class: &MachineClass) -> BTreeSet<&str> {
     secret_refs(class).map(|reference| reference.name.as_str()).filter(|name| !name.is_empty()).collect()
 }

@@ -63,7 +63,7 @@ fn is_held(classes: &ObjectCache<MachineClass>, machines: &ObjectCache<Machine>,
         && machine::naming_class(machines, key).next().is_some()
 }
 
-/// The class of a Machine, and the one that it had before.
+/// The class of a Machine, and its class before the change.
 fn classes_of(change: &ObjectChange<Machine>) -> Vec<Key> {
     let class = |machine: &Arc<Machine>| machine.spec.class.name.clone();
     let (old, new) = (change.old.as_ref().map(class), change.new.as_ref().map(class));

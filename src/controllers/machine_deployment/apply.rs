@@ -262,8 +262,7 @@ impl DeploymentReconciler {
         });
     }
 
-    /// Asks how the API server would store a set, and remembers the answer.
-    /// Whether the API server has the field `spec.replicas`, which is 0 then. A decoded object does not show that.
+    /// The API server has the field `spec.replicas`, which is 0 then. A decoded object does not show that.
     async fn has_replicas(
         &self,
         deployment: &MachineDeployment,
@@ -275,6 +274,7 @@ impl DeploymentReconciler {
         Ok(has_field)
     }
 
+    /// Sends a set to the API server as a dry run, and remembers how it would be stored.
     async fn try_set(
         &self,
         snapshot: &Snapshot,

@@ -94,7 +94,7 @@ pub struct UnreadableMachine {
     pub name: String,
     /// UID of the set that controls it.
     pub set_uid: String,
-    /// Whether it is being deleted, according to its metadata.
+    /// It is being deleted, according to its metadata.
     pub is_terminating: bool,
 }
 
@@ -159,7 +159,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it makes the deployment with this UID the owner of a set.
+    /// It makes the deployment with this UID the owner of a set.
     fn adopts(&self, deployment: Option<&str>) -> bool {
         matches!(self, Self::PatchSet { patch, .. } if deployment.is_some_and(|uid| owner::adopts(patch, uid)))
     }

@@ -56,7 +56,7 @@ impl<'a> DeploymentNodes<'a> {
         }
     }
 
-    /// Taints the Nodes of an old set, including those that joined after the rollout began, and annotates the set.
+    /// Taints the Nodes of an old set, also Nodes that joined after the rollout began, and annotates the set.
     pub(super) fn taint(&mut self, set: &mut SetView) {
         if !self.has_target || set.counts.planned() == 0 {
             return;

@@ -123,7 +123,7 @@ fn of_machine(caches: &DeploymentReconciler, change: &ObjectChange<Machine>) -> 
 }
 
 /// The deployments of the Machines of a Node. The result of an in-place update may reach this process with the Machine before
-/// it does with the Node. A Node that this process learns of after its Machine gets its annotation and taint now.
+/// it does with the Node. A Node that is added to the cache after its Machine gets its annotation and taint now.
 fn of_node(caches: &DeploymentReconciler, target: &TargetCluster, change: &ObjectChange<Node>) -> Vec<Key> {
     let has_come = change.new.is_some() && change.old.is_none();
     if !has_come && !is_about_update(change) {

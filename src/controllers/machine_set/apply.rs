@@ -276,7 +276,7 @@ impl<'a> SetPlanExecution<'a> {
         self.finish(&machine.name_any(), answer, event, creation_failed)
     }
 
-    /// Whether a created Machine belongs to the set as it was stored. Remembers both, for the next plan.
+    /// A created Machine belongs to the set as it was stored. Remembers both, for the next plan.
     fn is_own(&self, sent: &Machine, stored: &Machine) -> bool {
         let (difference, now) = (self.difference(sent, stored), self.kind.clock.now());
         let is_own = difference.is_none();
@@ -288,7 +288,7 @@ impl<'a> SetPlanExecution<'a> {
         is_own
     }
 
-    /// Asks how the API server would store a Machine, and remembers the answer.
+    /// Sends a Machine to the API server as a dry run, and remembers how it would be stored.
     async fn try_one(&self, machine: &Machine, event: Option<Event>) -> Result<(), ObjectWriteError> {
         match self.kind.machines.try_create(machine).await {
             Ok(stored) => {

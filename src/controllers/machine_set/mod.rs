@@ -46,7 +46,7 @@ pub use register::KIND;
 pub struct Snapshot {
     /// The set.
     pub set: Arc<MachineSet>,
-    /// The deployment that controls it; `None` if there is none or it is unknown. Read after the Machines: a mark of the
+    /// The deployment that controls it; `None` if it has no controller or that is unknown. Read after the Machines: a mark of the
     /// autoscaler on one of them is then never newer than the replicas that belong to it.
     pub deployment: Option<Arc<MachineDeployment>>,
     /// Machines of the namespace that the set controls, and those without a controller that its selector matches.
@@ -105,7 +105,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it makes the set with this UID the owner of a Machine.
+    /// It makes the set with this UID the owner of a Machine.
     fn adopts(&self, set: Option<&str>) -> bool {
         matches!(self, Self::PatchMachine { patch, .. } if set.is_some_and(|uid| owner::adopts(patch, uid)))
     }

@@ -17,7 +17,7 @@ use mcm_api::{
 pub(super) struct PreserveModeChanges(pub BTreeMap<String, Option<PreserveMode>>);
 
 impl PreserveModeChanges {
-    /// Whether a failed Machine is kept for now.
+    /// A failed Machine is kept for now.
     pub(super) fn keeps(&self, machine: &Machine, now: Timestamp) -> bool {
         match machine.preserve_expiry() {
             Some(expiry) => expiry > now,

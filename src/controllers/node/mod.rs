@@ -2,7 +2,7 @@
 //! a Machine is left alone.
 //!
 //! **The annotation `not-managed-by-mcm`** (the mark). Several managers, ours or the reference, each with its own
-//! control namespace, may share a target cluster, and none knows the Machines of the others. So that they do not fight
+//! control namespace, may share a target cluster, each without access to the Machines of the others. So that they do not fight
 //! over a Node:
 //! - the manager with the Machine of a Node removes the mark immediately; if it is set again, after 1, 2, 4 … 15
 //!   minutes, the period of the reference;
@@ -61,9 +61,9 @@ pub struct Snapshot {
     pub machines: Vec<Arc<Machine>>,
     /// The other Machines with its name in that label.
     pub unproven: Vec<Arc<Machine>>,
-    /// Whether the list above is complete: the cache is filled and every Machine could be decoded.
+    /// The list above is complete: the cache is filled and every Machine could be decoded.
     pub machines_complete: bool,
-    /// Whether the cache of the target cluster can be trusted.
+    /// Trust in the cache of the target cluster.
     pub target: TargetTrust,
     /// Facts from earlier reconciles.
     pub memory: Memory,
@@ -81,7 +81,7 @@ pub enum ObservedNode {
     /// The watch reported its deletion.
     Gone {
         node: GoneNode,
-        /// Whether a Node of that name exists, read live in this reconcile; or the error of that read.
+        /// True if a Node of that name exists, read live in this reconcile; or the error of that read.
         exists: Option<Result<bool, String>>,
         /// The permit to replace its Machine.
         permit: ReplacementPermit,
@@ -110,7 +110,7 @@ pub struct Memory {
 pub struct NodePolicy {
     /// Age at which a Node without a Machine gets the mark (`--machine-creation-timeout`).
     pub creation_timeout: SignedDuration,
-    /// Whether it gets the mark without a sign that it had a Machine. In a cluster of Cluster API, other managers have
+    /// It gets the mark without a sign that it had a Machine. In a cluster of Cluster API, other managers have
     /// it.
     pub marks_strangers: bool,
     /// Age at which the node controller adds the finalizer to a Node with a Machine. Before that, the machine
@@ -224,7 +224,7 @@ impl GoneNode {
         }
     }
 
-    /// Whether it was the Node of a Machine that names it. A younger Machine, or a Machine whose Node has not joined yet,
+    /// It was the Node of a Machine that names it. A younger Machine, or a Machine whose Node has not joined yet,
     /// only has the same Node name.
     fn was_of(&self, machine: &Machine) -> bool {
         let created = machine.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());

@@ -71,12 +71,12 @@ pub(crate) fn marked_at(machine: &Machine) -> Option<Timestamp> {
     machine.annotations().get(MARKED_FOR_DELETION_TIME)?.parse().ok()
 }
 
-/// Whether the autoscaler gave the Machine the priority with which it is deleted before others.
+/// The autoscaler gave the Machine the priority with which it is deleted before others.
 pub(crate) fn goes_first(machine: &Machine) -> bool {
     machine.annotations().get(PRIORITY).is_some_and(|value| value == FIRST_PRIORITY)
 }
 
-/// Whether the autoscaler chose the Machine before it last changed the replicas: its set deletes it even if the number is
+/// The autoscaler chose the Machine before it last changed the replicas: its set deletes it even if the number is
 /// right, and creates another, once it has the replicas of its deployment.
 pub fn is_chosen(machine: &Machine, scaled_at: Option<Timestamp>) -> bool {
     goes_first(machine) && marked_at(machine).zip(scaled_at).is_some_and(|(marked, scaled)| marked <= scaled)

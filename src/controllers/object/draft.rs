@@ -75,7 +75,6 @@ impl<K: Resource<DynamicType = ()> + Clone + Serialize> DraftsByName<K> {
         self.0.entry(current.name_any()).or_insert_with(|| ObjectDraft::new(Arc::clone(current))).edit(reason, change);
     }
 
-    /// Whether an object is changed.
     pub(crate) fn has(&self, current: &K) -> bool {
         self.0.contains_key(&current.name_any())
     }

@@ -7,12 +7,11 @@ use serde_json::{Value, json};
 /// once no other object has the deleted one as an owner.
 const ORPHAN: &str = "orphan";
 
-/// Whether the objects that this one owns have to stay.
+/// The objects that this one owns have to stay.
 pub fn is_orphaning(meta: &ObjectMeta) -> bool {
     has(meta, ORPHAN)
 }
 
-/// Whether the object carries the finalizer.
 pub fn has(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|present| present == finalizer)
 }

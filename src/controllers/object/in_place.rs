@@ -53,7 +53,7 @@ pub fn is_selected(node: &Node) -> bool {
     label(node, labels::SELECTED_FOR_UPDATE).is_some()
 }
 
-/// The result; `None` if there is none yet.
+/// The result; `None` before the update ends.
 pub fn result_of(node: &Node) -> Option<UpdateResult> {
     match label(node, labels::UPDATE_RESULT)? {
         labels::SUCCESSFUL => Some(UpdateResult::Successful),
@@ -67,7 +67,7 @@ pub(crate) fn was_updated(machine: &Machine) -> bool {
     machine.labels().get(labels::UPDATE_RESULT).is_some_and(|result| result == labels::SUCCESSFUL)
 }
 
-/// The reason of the failure in the agent's report; empty if it has none.
+/// The reason of the failure in the agent's report; empty without one.
 pub(crate) fn failure_of(node: &Node) -> &str {
     let annotations = node.metadata.annotations.as_ref();
     annotations.and_then(|all| all.get(labels::UPDATE_FAILED_REASON)).map_or("", String::as_str)

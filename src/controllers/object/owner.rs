@@ -9,12 +9,12 @@ pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|reference| reference.controller == Some(true))
 }
 
-/// UID of the controller of an object, as an index term: empty if it has none.
+/// UID of the controller of an object, as an index term: empty without a controller.
 pub fn controller_uid<K: Resource>(object: &K) -> String {
     controller_of(object.meta()).map(|reference| reference.uid.clone()).unwrap_or_default()
 }
 
-/// Whether the object with this UID controls the object.
+/// The object with this UID controls the object.
 pub fn is_controlled_by(meta: &ObjectMeta, uid: &str) -> bool {
     controller_of(meta).is_some_and(|reference| reference.uid == uid)
 }
@@ -33,7 +33,7 @@ pub fn adopted(meta: &ObjectMeta, controller: &OwnerReference) -> Option<Vec<Own
     }
 }
 
-/// Whether a merge patch makes the object with this UID an owner.
+/// A merge patch makes the object with this UID an owner.
 pub fn adopts(patch: &Value, uid: &str) -> bool {
     let owners = patch.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     owners.into_iter().flatten().any(|owner| owner["uid"] == uid)
@@ -44,7 +44,7 @@ pub fn moved(meta: &ObjectMeta, controller: &OwnerReference) -> Vec<OwnerReferen
     led_by(meta, controller)
 }
 
-/// The owners of an object except the one with this UID; `None` if it is not an owner.
+/// The other owners of an object, without the owner of this UID; `None` if it is not an owner.
 pub fn released(meta: &ObjectMeta, uid: &str) -> Option<Vec<OwnerReference>> {
     let all = meta.owner_references.as_deref().unwrap_or_default();
     let rest: Vec<OwnerReference> = all.iter().filter(|reference| reference.uid != uid).cloned().collect();

@@ -19,7 +19,7 @@ const MOST: usize = 100;
 /// So many created objects may change hands without a pause.
 const FEW: usize = 3;
 
-/// Whether an object belongs to an owner, or will be adopted by it.
+/// An object belongs to an owner, or will be adopted by it.
 pub(crate) fn is_own(meta: &ObjectMeta, owner: &str, selector: &Selector) -> bool {
     let controller = owner::controller_of(meta);
     selector.matches(meta.labels.as_ref()) && controller.is_none_or(|controller| controller.uid == owner)
@@ -155,7 +155,7 @@ fn lost_growth<K: Resource<DynamicType = ()>>(lost: &[(Timestamp, String)], now:
     }
 }
 
-/// Whether an owner may create objects.
+/// The gate of an owner's creations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CreationGate {
     Free,
@@ -185,7 +185,7 @@ impl CreationGate {
 pub(crate) struct StrayView<K> {
     /// Objects that the API server stored with other labels or owners. Their owner created them, so it deletes them.
     pub(crate) altered: Vec<Arc<K>>,
-    /// Whether more may be created.
+    /// The gate of further creations.
     pub(crate) growth: CreationGate,
 }
 

@@ -294,7 +294,7 @@ impl OrphanCollector {
         Ok(NamespacePools::new(&deployments, &sets))
     }
 
-    /// Whether a Node still exists with its UID, its VM and the annotation.
+    /// A Node still exists with its UID, its VM and the annotation.
     async fn is_unchanged(&self, seen: &TargetNode) -> Result<bool, String> {
         let name = seen.node.name_any();
         let target = self.targets.all().into_iter().find(|target| target.id.to_string() == seen.target);

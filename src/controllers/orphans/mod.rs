@@ -68,7 +68,7 @@ pub struct Snapshot {
     pub policy: OrphanPolicy,
     /// The class.
     pub class: Arc<MachineClass>,
-    /// Whether this process has a driver for it that can list.
+    /// This process has a driver for it that can list.
     pub can_list: bool,
     /// Claims of all known Machines, of any class and namespace.
     pub claims: Vec<VmClaim>,
@@ -121,7 +121,7 @@ pub struct Memory {
 pub struct OrphanCallResults {
     /// The list of the driver.
     pub list: Option<VmListing>,
-    /// Whether classes of other namespaces have the same cluster tag.
+    /// Classes of other namespaces with the same cluster tag.
     pub others: Option<ForeignClasses>,
     /// The sightings of that list are in the memory.
     pub is_recorded: bool,
@@ -164,7 +164,7 @@ pub enum ForeignClasses {
     Known(Vec<String>),
     /// This process may not list the classes of other namespaces.
     Forbidden {
-        /// Whether the list is limited to the technical ID of the namespace, see [`own_tag`].
+        /// The list is limited to the technical ID of the namespace, see [`own_tag`].
         has_own_tag: bool,
     },
     /// They could not be read.

@@ -16,19 +16,19 @@ use mcm_driver::ListedVm;
 pub struct TargetNode {
     /// The target.
     pub target: String,
-    /// Whether a Machine without labels has its Node there.
+    /// A Machine without labels has its Node there.
     pub is_default: bool,
     /// The Node.
     pub node: Arc<Node>,
 }
 
 impl TargetNode {
-    /// Whether pods may run on it now.
+    /// Pods may run on it now.
     pub(super) fn is_ready(&self) -> bool {
         self.node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
     }
 
-    /// Whether it carries the annotation `not-managed-by-mcm`, which its manager would remove.
+    /// It carries the annotation `not-managed-by-mcm`, which its manager would remove.
     pub(super) fn is_marked(&self) -> bool {
         self.node.annotations().contains_key(NOT_MANAGED)
     }

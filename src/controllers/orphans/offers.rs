@@ -39,11 +39,11 @@ pub struct AdoptionOffer {
     pub vm: String,
     /// Name of its Machine.
     pub machine: String,
-    /// Its Node; empty if there is none.
+    /// Its Node; empty if the VM has not joined.
     pub node: String,
-    /// The set that takes the Machine over; empty if there is none.
+    /// The set that takes the Machine over; empty without such a set.
     pub set: String,
-    /// The next step, or the reason why there is none.
+    /// The next step, or the reason why nothing can be done.
     pub step: Result<OfferStep, String>,
 }
 

@@ -12,7 +12,7 @@ const OF_NO_SHOOT: &str = "shoot----";
 /// The ends of keys and tags before the name of a cluster.
 const BEFORE_NAME: [&str; 2] = ["cluster/", "cluster-"];
 
-/// Whether the list of a class is limited to the technical ID of its namespace, so that only classes of this namespace share
+/// The list of a class is limited to the technical ID of its namespace, so that only classes of this namespace share
 /// it. `may_list` is [`mcm_driver::Driver::may_list`]: with another ID in its place, the list must differ.
 pub(super) fn is_of_namespace(class: &MachineClass, may_list: impl Fn(&MachineClass, &MachineClass) -> bool) -> bool {
     let id = class.metadata.namespace.as_deref().unwrap_or_default();

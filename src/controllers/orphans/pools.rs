@@ -92,7 +92,7 @@ impl NamespacePools {
 }
 
 impl ReplicaPool {
-    /// Whether a Machine serves the pool. `lost` are UIDs of Machines whose VM is not in the list.
+    /// A Machine serves the pool. `lost` are UIDs of Machines whose VM is not in the list.
     fn counts(&self, machine: &Machine, lost: &BTreeSet<String>) -> bool {
         let set = owner::controller_of(&machine.metadata).map(|set| set.uid.as_str()).unwrap_or_default();
         let uid = machine.metadata.uid.as_deref().unwrap_or_default();

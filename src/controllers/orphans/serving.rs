@@ -34,7 +34,7 @@ use mcm_rules::{
 /// The most waits of a plan.
 const MOST_WAITS: usize = 10;
 
-/// The next step for a VM, or the reason why there is none yet.
+/// The next step for a VM, or the reason why nothing can be done yet.
 enum ServingVmStep {
     Step(Box<Action>, String, Option<Event>),
     Wait(String, Timestamp),
@@ -77,7 +77,7 @@ fn pool_in(machine: &Machine) -> Option<&str> {
     machine.metadata.annotations.as_ref()?.get(labels::ORPHAN).map(String::as_str)
 }
 
-/// Whether a Machine was created for an orphan and not deleted, as after a crash.
+/// A Machine was created for an orphan and not deleted, as after a crash.
 fn is_left(machine: &Machine) -> bool {
     pool_in(machine).is_some() && machine.metadata.deletion_timestamp.is_none()
 }

@@ -86,7 +86,7 @@ fn everything(caches: &OvershootReconciler) -> Vec<SubjectKey> {
         .collect()
 }
 
-/// A deployment that is new or to be unfrozen; of one that is gone the sets that it leaves.
+/// A deployment that is new or to be unfrozen; after its deletion, the sets that it leaves.
 fn of_deployment(caches: &OvershootReconciler, change: &ObjectChange<MachineDeployment>) -> Vec<SubjectKey> {
     if change.gone {
         let uid = change.meta.uid.as_deref().unwrap_or_default();

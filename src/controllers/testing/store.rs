@@ -136,7 +136,7 @@ where
         Ok(())
     }
 
-    /// Answers the object as it was written, also if that made it go.
+    /// Stores the object and returns it as it was written, also if that removed it.
     fn store(&mut self, clock: &mut Clock, before: &Value, mut after: Value) -> Arc<K> {
         if before.get("spec") != after.get("spec") {
             let generation = before["metadata"]["generation"].as_i64().unwrap_or_default();

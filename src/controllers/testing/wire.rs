@@ -1,4 +1,4 @@
-//! The API server for tests of one executor: records requests as text, and gives the configured answers.
+//! The API server for tests of one executor: records requests as text, and gives the configured responses.
 
 use std::sync::Arc;
 

@@ -128,7 +128,7 @@ pub(crate) struct SlotGuard {
 }
 
 impl SlotGuard {
-    /// Whether the reconcile may continue in a lane now. If not, it has to end: the Machine is queued for a slot, and
+    /// The reconcile may continue in a lane now. If not, it has to end: the Machine is queued for a slot, and
     /// returns the slots that it has.
     pub(super) fn admits(&mut self, account: &CloudAccount, lane: SlotPurpose) -> bool {
         let mut state = self.lanes.state.lock();
@@ -266,7 +266,7 @@ mod tests {
             self.visits.entry(key(name)).or_insert_with(|| self.lanes.visit(&key(name)))
         }
 
-        /// Whether the reconcile of a Machine may continue. If not, it ends.
+        /// The reconcile of a Machine may continue. If not, it ends.
         fn enters(&mut self, name: &str, account: &CloudAccount, lane: SlotPurpose) -> bool {
             let is_admitted = self.begin(name).admits(account, lane);
             if !is_admitted {

@@ -114,7 +114,7 @@ impl MachineReconciler {
         Ok(LoopContinuation::Plan)
     }
 
-    /// Whether the action may be executed now; if not, the Machine is queued for a slot.
+    /// The action may be executed now; if not, the Machine is queued for a slot.
     fn has_slot(&self, snapshot: &Snapshot, action: &Action, turn: &mut ReconcileRun<'_, Self>) -> bool {
         let look = if snapshot.machine.is_terminating() {
             SlotPurpose::Delete

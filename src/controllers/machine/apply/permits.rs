@@ -80,7 +80,7 @@ impl ReplacementPermits {
         self.waived.lock().insert(Key::from_meta(&machine.metadata), machine.metadata.uid.clone());
     }
 
-    /// Whether a Machine is replaced without a permit. Drops entries of deleted Machines.
+    /// A Machine is replaced without a permit. Drops entries of deleted Machines.
     fn is_waived(&self, key: &Key, machines: &ObjectCache<Machine>) -> bool {
         let mut waived = self.waived.lock();
         waived.retain(|key, uid| machines.get(key).is_some_and(|machine| machine.metadata.uid == *uid));

@@ -88,7 +88,7 @@ impl MachineContext {
         self.clock.now()
     }
 
-    /// The cluster of a Machine's Node, or the reason why it has none.
+    /// The cluster of a Machine's Node, or the reason why the Machine has no target cluster.
     pub fn target_of(&self, snapshot: &Snapshot) -> Result<Arc<TargetCluster>, &'static str> {
         match self.targets.target_for(&snapshot.machine.metadata) {
             TargetOf::Known(target) => Ok(target),

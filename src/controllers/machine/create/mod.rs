@@ -35,7 +35,7 @@ const UNUSED_TOKEN: &str = "the Machine failed, so no VM will join with the toke
 /// When to call the driver again after an inconsistent result.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(3);
 
-/// Whether creation is not finished: the provider ID or the Node name is not stored yet, or the phase is an early one.
+/// Creation is not finished: the provider ID or the Node name is not stored yet, or the phase is an early one.
 pub(super) fn is_needed(snapshot: &Snapshot) -> bool {
     let machine = &snapshot.machine;
     let is_unlinked = snapshot.has_target() && machine.node_name().is_none();
@@ -54,13 +54,13 @@ const fn may_create(phase: &MachinePhase) -> bool {
     is_unsettled(phase) || matches!(phase, MachinePhase::Pending)
 }
 
-/// Whether a driver may have been called for a Machine. The finalizer is written before the first call, so a Machine
-/// whose class or Secret never existed has none and can be deleted without them.
+/// A driver may have been called for a Machine. The finalizer is written before the first call, so a Machine
+/// whose class or Secret never existed lacks it and can be deleted without them.
 pub(super) fn may_have_begun(machine: &Machine) -> bool {
     !machine.spec.provider_id.is_empty() || machine.node_name().is_some() || machine.phase() != MachinePhase::New
 }
 
-/// Whether a change of the class or its Secrets concerns a Machine now: it calls the driver, or waits to call it.
+/// A change of the class or its Secrets concerns a Machine now: it calls the driver, or waits to call it.
 pub fn may_call_driver(machine: &Machine) -> bool {
     machine.spec.provider_id.is_empty() || machine.is_terminating() || may_create(&machine.phase())
 }
@@ -104,7 +104,7 @@ pub(super) fn plan(snapshot: &Snapshot, policy: &MachinePolicy) -> Plan<Action> 
     plan
 }
 
-/// Whether the call that began the creation can be repeated. Without user data the VM is looked up instead.
+/// The call that began the creation can be repeated. Without user data the VM is looked up instead.
 fn may_continue(snapshot: &Snapshot) -> bool {
     let has_user_data = matches!(&snapshot.learned.secret, SecretView::Read(facts) if facts.has_user_data);
     snapshot.memory.is_creating() && has_user_data

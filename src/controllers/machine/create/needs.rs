@@ -77,7 +77,7 @@ pub(in super::super) fn wait_visibly(
     plan.wait(kind, what, until);
 }
 
-/// Whether the Secrets were read, and all that the class names exist. Otherwise reads them or waits. No driver is called
+/// The Secrets were read, and all that the class names exist. Otherwise reads them or waits. No driver is called
 /// with a part of them.
 pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     match &snapshot.learned.secret {
@@ -102,7 +102,7 @@ pub(super) fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> b
     false
 }
 
-/// Whether there is user data. Otherwise waits.
+/// The user data is known. Otherwise waits.
 pub(super) fn is_user_data_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let SecretView::Read(facts) = &snapshot.learned.secret else { return false };
     if !facts.has_user_data {
@@ -112,7 +112,7 @@ pub(super) fn is_user_data_ready(plan: &mut Plan<Action>, snapshot: &Snapshot) -
     facts.has_user_data
 }
 
-/// Whether the bootstrap token exists, if the user data needs one. Otherwise creates it or waits.
+/// The bootstrap token exists, or the user data needs no token. Otherwise creates it or waits.
 pub(super) fn is_token_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy) -> bool {
     let is_wanted = matches!(&snapshot.learned.secret, SecretView::Read(facts) if facts.wants_token);
     if !is_wanted || !snapshot.has_target() {

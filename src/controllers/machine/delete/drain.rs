@@ -89,7 +89,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Machin
     }
 }
 
-/// Whether volumes are awaited whose Node object is gone: a cloud that deletes a VM under them may lose data. Without a Node
+/// Waits for volumes whose Node object no longer exists: a cloud that deletes a VM under them may lose data. Without a Node
 /// there is no pod to evict, and the VolumeAttachments show what is attached.
 fn awaits_volumes(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, drain: &DrainPolicy) -> bool {
     let Some(name) = snapshot.machine.node_name() else { return false };
@@ -116,7 +116,7 @@ fn awaits_volumes(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Machine
     }
 }
 
-/// Whether the drain is forced by now.
+/// The drain is forced by now.
 pub(super) fn is_forced(snapshot: &Snapshot, policy: &MachinePolicy) -> bool {
     drain_policy_of(snapshot, policy).is_forced(snapshot.now)
 }
@@ -134,7 +134,7 @@ fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainPolicy {
     draining::rules(snapshot, policy, since, label.is_some_and(|text| drain_policy::is_go_true(text)))
 }
 
-/// Whether the Node has the condition `Terminating` and is cordoned. Otherwise adds the steps for that.
+/// The Node has the condition `Terminating` and is cordoned. Otherwise adds the steps for that.
 fn is_prepared(plan: &mut Plan<Action>, snapshot: &Snapshot, drain: &DrainPolicy, node: &Arc<Node>) -> bool {
     let is_forced = drain.is_forced(snapshot.now);
     for preparation in drain_policy::preparations(node) {

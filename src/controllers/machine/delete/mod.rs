@@ -74,7 +74,7 @@ fn wait_for_others(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     plan.wait(WaitKind::Finalizers, what, None);
 }
 
-/// Whether the class is known. The driver cannot be called without it, and the VM must not leak.
+/// The class is known. The driver cannot be called without it, and the VM must not leak.
 fn is_class_known(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: DeletionProgress) -> bool {
     let name = &snapshot.machine.spec.class.name;
     let on = match &snapshot.class {
@@ -202,7 +202,7 @@ fn get_status(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePoli
 /// Text of the reference.
 const STATUS_FAILED: &str = "Error occurred with decoding machine error status while getting VM status, aborting ";
 
-/// Whether the Secrets were read, and all that the class names exist. A driver without them may use the account of the
+/// The Secrets were read, and all that the class names exist. A driver without them may use the account of the
 /// process, where the VM does not exist: it would report a VM as deleted that still runs.
 fn is_secret_ready(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: DeletionProgress) -> bool {
     match &snapshot.learned.secret {

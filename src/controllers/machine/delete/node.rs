@@ -27,7 +27,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, progress: Delet
         TargetNodeView::Present(node) => delete_node(plan, snapshot, &node),
         // Without a name there is no Node: until the VM was deleted, no Node had the Machine's name in its label.
         _ if snapshot.machine.node_name().is_none() => remove_finalizer(plan, snapshot),
-        // Its VM is gone, and nothing showed that this Node was its own.
+        // Its VM no longer exists, and nothing showed that this Node was its own.
         TargetNodeView::Unknown if snapshot.unproven().is_some() => remove_finalizer(plan, snapshot),
         TargetNodeView::Unknown if progress < DeletionProgress::DeleteNode => {
             let story = "VM deletion was successful. ";

@@ -1,6 +1,6 @@
 //! Preservation: a Machine that is kept for a time, although it failed or the autoscaler could remove it.
 //!
-//! [`wish`] finds what the annotations of Machine and Node ask for, [`copy`] tells the set, [`start`] begins and keeps,
+//! [`wish`] finds what the annotations of Machine and Node request, [`copy`] passes it to the set, [`start`] begins and keeps,
 //! which moves the pods of a failed Machine elsewhere, [`end`] takes everything back. The state is stored in the
 //! objects: the end in `currentStatus.preserveExpiryTime`, the drain in the text of the node condition `Preserved`.
 

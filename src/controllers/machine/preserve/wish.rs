@@ -59,7 +59,7 @@ impl PreservationRequest {
     }
 }
 
-/// The annotation of the Node. An empty one is none.
+/// The annotation of the Node. An empty one counts as absent.
 pub fn of_node(node: &Node) -> Option<&str> {
     let value = node.metadata.annotations.as_ref()?.get(labels::PRESERVE)?;
     (!value.is_empty()).then_some(value)

@@ -10,7 +10,7 @@ use mcm_api::{
 };
 use mcm_rules::plan::{Event, Plan, WaitKind};
 
-/// Whether the Node exists, is healthy, and does not wait for its critical components. The last condition applies only
+/// The Node exists, is healthy, and does not wait for its critical components. The last condition applies only
 /// before the Machine was Running for the first time.
 pub(in super::super) fn may_serve(snapshot: &Snapshot, policy: &MachinePolicy) -> bool {
     let TargetNodeView::Present(node) = snapshot.serving_node() else { return false };
@@ -64,7 +64,7 @@ fn take_over(snapshot: &Snapshot, next: &mut MachineStatus) {
     }
 }
 
-/// Whether the Nodes have had time to report since the last interruption. Otherwise waits: a Machine becomes Unknown only
+/// The Nodes have had time to report since the last interruption. Otherwise waits: a Machine becomes Unknown only
 /// by what its Node reports, not by what it could not report.
 pub(super) fn is_settled(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let due = snapshot.target.settled_at().filter(|due| *due > snapshot.now);

@@ -1,4 +1,4 @@
-//! An API server for one executor: it records every call, checks preconditions and selectors, and answers as
+//! An API server for one executor: it records every call, checks preconditions and selectors, and responds as
 //! configured.
 
 use std::{
@@ -29,7 +29,7 @@ pub enum Reply {
     Say(u16, Value),
     /// Executes the request, and loses the answer.
     DoAndLose,
-    /// Does nothing and never answers.
+    /// Does nothing and never responds.
     Hang,
 }
 

@@ -193,7 +193,7 @@ fn a_vm_that_is_gone_shows_on_its_machine_and_gets_no_successor() {
     assert!(world.events.contains(&"Recovered".to_owned()));
 }
 
-/// The answer of a driver without look-ups says nothing about the VM.
+/// The answer of a driver without look-ups proves nothing about the VM.
 #[rstest]
 #[case::of_a_driver_without_look_ups(DriverError::new(Code::Unimplemented, "no look-ups"), None)]
 #[case::gone(DriverError::new(Code::NotFound, "no VM"), Some("VM cloud:///7 does not exist any more"))]

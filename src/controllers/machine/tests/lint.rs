@@ -56,7 +56,7 @@ fn set_phase(snapshot: &mut Snapshot, phase: MachinePhase) {
     edit_status(snapshot, |status| status.current_status.phase = phase);
 }
 
-/// Being deleted, so far as this text of its status says.
+/// Being deleted, so far as this text of its status shows.
 fn terminating(snapshot: &mut Snapshot, text: &str) {
     let now = snapshot.now;
     edit(snapshot, |machine| machine.metadata.deletion_timestamp = Some(now.into()));

@@ -212,7 +212,7 @@ impl RolloutPlanner<'_> {
         is_shrinking
     }
 
-    /// A set that has to delete Machines may also choose those that moved to it.
+    /// A set that has to delete Machines may also choose Machines that moved to it.
     fn release_moved(&mut self, is_shrinking: impl Fn(&SetView) -> bool) {
         for set in self.sets.sets.iter().filter(|set| is_shrinking(set)) {
             for machine in set.machines.iter().filter(|machine| in_place::was_updated(machine)) {

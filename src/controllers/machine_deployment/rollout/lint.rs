@@ -261,7 +261,7 @@ fn replicas_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<i64> {
     })
 }
 
-/// Whether the set has the label `scale-up-disabled` after the steps, if they change it.
+/// The set has the label `scale-up-disabled` after the steps; `None` if they do not change it.
 fn held_after(set: &MachineSet, steps: &[Step<Action>]) -> Option<bool> {
     steps.iter().find_map(|step| match &step.action {
         Action::PatchSet { set: patched, patch } if patched.metadata.uid == set.metadata.uid => {

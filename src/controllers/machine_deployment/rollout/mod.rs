@@ -284,7 +284,7 @@ impl<'a> RolloutPlanner<'a> {
         plan
     }
 
-    /// Whether a rollout waits for the deployment to be resumed.
+    /// A rollout waits for the deployment to be resumed.
     fn is_held(&self) -> bool {
         self.snapshot.deployment.spec.paused && (self.sets.new_set().is_none() || self.sets.is_rolling())
     }

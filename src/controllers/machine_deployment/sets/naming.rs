@@ -70,7 +70,7 @@ pub(in super::super) fn made_for(name: &str, template: &MachineTemplate) -> Stri
     format!("{:016x}", fnv1a_64(name.bytes().chain([0]).chain(content.bytes())))
 }
 
-/// Whether a set was created for a template, whatever the API server stored.
+/// A set was created for a template, whatever the API server stored.
 pub(super) fn was_made_for(set: &MachineSet, template: &MachineTemplate) -> bool {
     let (of, name) = (set.annotations().get(labels::MADE_FOR), set.metadata.name.as_deref());
     of.zip(name).is_some_and(|(of, name)| *of == made_for(name, template))

@@ -41,7 +41,7 @@ pub(in super::super) fn shared_annotations(annotations: &BTreeMap<String, String
     shared.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The revision of a set; 0 if it has none.
+/// The revision of a set; 0 without the annotation.
 pub fn revision_of(set: &MachineSet) -> i64 {
     set.annotations().get(labels::REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }

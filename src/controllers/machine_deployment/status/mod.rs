@@ -104,7 +104,7 @@ fn waits(facts: &DeploymentStatusInput<'_>, status: &MachineDeploymentStatus) ->
         .or_else(|| (surplus > 0).then(|| format!("{} of other templates to be deleted", machines_of(surplus))))
 }
 
-/// The new set, or the deployment if there is none.
+/// The new set, or the deployment without one.
 fn subject(facts: &DeploymentStatusInput<'_>) -> String {
     match facts.sets.new_set().map(SetView::name) {
         Some(name) => format!("machine set {name}"),

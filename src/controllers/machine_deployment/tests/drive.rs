@@ -210,7 +210,7 @@ impl Drive {
         self.check_happening(before.as_ref(), happening, may_take_an_available_one);
     }
 
-    /// Whether a set deletes a Machine that the autoscaler chose, regardless of the availability of others.
+    /// A set deletes a Machine that the autoscaler chose, regardless of the availability of others.
     fn is_for_the_autoscaler(&self, happening: &Happening) -> bool {
         let Happening::Chosen { machine, .. } = happening else { return false };
         marked_at(self.world.machines.get(machine).unwrap()).is_some()
@@ -355,7 +355,7 @@ impl Drive {
 
     fn check_happening(&self, before: Option<&Tally>, happening: &Happening, may_take_an_available_one: bool) {
         let (Some(before), Some(after)) = (before, Tally::of(&self.world)) else { return };
-        // Machines available in the end stay available until we decide otherwise: those that a set deletes were not
+        // Machines available in the end stay available until we decide otherwise: Machines that a set deletes were not
         // counted.
         if !may_take_an_available_one {
             assert!(after.serving >= before.serving, "{happening} took an available machine\n{}", self.log);
@@ -412,7 +412,7 @@ impl Names {
     }
 }
 
-/// A number below `count`; 0 if there is none.
+/// A number below `count`; 0 if `count` is 0.
 pub(super) fn pick(suffixes: &mut NameSuffixes, count: usize) -> usize {
     let text = suffixes.next().unwrap();
     text.bytes().fold(0, |sum, byte| sum * 31 + usize::from(byte)) % count.max(1)

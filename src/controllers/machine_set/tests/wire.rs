@@ -1,4 +1,4 @@
-//! The real executor against an API server that is slow, refuses, or loses its answers.
+//! The real executor against an API server that is slow, refuses, or loses its responses.
 
 use std::{sync::Arc, time::Duration};
 

@@ -159,7 +159,7 @@ fn labelled(all: &std::collections::BTreeMap<String, String>) -> bool {
     all.get(labels::FREEZE).is_some_and(|value| value == labels::TRUE)
 }
 
-/// How a set looks that the Go program froze.
+/// A set that the Go program froze.
 pub(super) fn frozen() -> Value {
     json!({
         "metadata": {"labels": {"freeze": "True"}},
@@ -167,7 +167,7 @@ pub(super) fn frozen() -> Value {
     })
 }
 
-/// How its deployment looks.
+/// The deployment of that set.
 pub(super) fn frozen_deployment() -> Value {
     json!({
         "metadata": {"labels": {"freeze": "True"}},

@@ -111,7 +111,7 @@ fn set_owner(object: &mut Value) {
 /// Most VMs while a policy changes what a pool of 3 writes; the model's cloud counts ending ones as well.
 const MOST_VMS: usize = 4;
 
-/// Machines that are not their set's are deleted, and no more are made. The pool grows when the policy is gone.
+/// Machines that are not their set's are deleted, and no more are made. The pool grows once the policy is deleted.
 #[rstest]
 #[case::another_label(set_label)]
 #[case::another_controller(set_owner)]

@@ -27,7 +27,7 @@ pub(super) struct Cloud {
     pub vms: BTreeMap<String, Server>,
     /// It can list VMs.
     pub lists: bool,
-    /// The error that answers every creation.
+    /// The error of every creation.
     pub refuses: Option<Code>,
     /// The number of VMs of other owners.
     pub foreign: usize,

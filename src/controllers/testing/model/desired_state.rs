@@ -233,7 +233,7 @@ impl DesiredState {
         (self.replicas - unavailable).max(0)
     }
 
-    /// Whether a Machine is one of the current template. One that was updated in place keeps its class.
+    /// A Machine is one of the current template. One that was updated in place keeps its class.
     pub(super) fn is_of_template(&self, machine: &ServerObject, areas: Areas) -> bool {
         let version = machine.value["metadata"]["labels"][VERSION].as_str().unwrap_or("0");
         let class = machine.value["spec"]["class"]["name"].as_str().unwrap_or_default();

@@ -93,7 +93,7 @@ impl World {
         self.later(after, World::find_target);
     }
 
-    /// It answers again, unless it did already.
+    /// It responds again, unless it did already.
     pub(super) fn find_target(self: &Arc<Self>) {
         if self.ledger.lock().target_is_away() {
             self.say("the target API server answers again");

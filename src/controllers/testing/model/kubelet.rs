@@ -93,7 +93,7 @@ impl World {
         });
     }
 
-    /// Whether the VM that joined as this Node exists. Another VM can have the Node's name by now.
+    /// The VM that joined as this Node exists. Another VM can have the Node's name by now.
     pub(super) fn has_its_vm(&self, node: &str) -> bool {
         let held = self.target.get(&NODES, "", node);
         let id = held.as_ref().and_then(|held| held.value["spec"]["providerID"].as_str());

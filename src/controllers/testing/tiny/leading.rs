@@ -36,7 +36,7 @@ const TIMING: LeaseTiming = LeaseTiming {
     retry_period: Duration::from_secs(2),
 };
 
-/// Lists of ConfigMaps can fail, and answers to writes can take an hour.
+/// Lists of ConfigMaps can fail, and responses to writes can take an hour.
 #[derive(Default)]
 struct Line {
     refuses_lists: AtomicBool,

@@ -1,4 +1,4 @@
-//! Results of driver calls and of writes: lost answers, permits, slots, metrics.
+//! Results of driver calls and of writes: lost responses, permits, slots, metrics.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The executor against an API server that records: live reads, preconditions, and reactions to answers.
+//! The executor against an API server that records: live reads, preconditions, and reactions to responses.
 
 mod calls;
 mod drains;

@@ -41,7 +41,7 @@ pub(super) struct MachineFacts {
     /// Until when it is preserved, and when that was stored.
     pub kept_until: Option<Timestamp>,
     pub kept_since: Option<Instant>,
-    /// The preservation that the annotation of its Node requested when it was last copied, and the one in its
+    /// The preservation that the annotation of its Node requested when it was last copied, and that of its
     /// annotation.
     pub copied_request: Option<PreserveMode>,
     pub own_request: Option<PreserveMode>,
