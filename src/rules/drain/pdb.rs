@@ -29,7 +29,7 @@ pub struct EvictionRefusal {
     pub is_of_several: bool,
 }
 
-/// Whether an eviction failed because several budgets select the pod. The API server answers with a 500 and this text.
+/// An eviction failed because several budgets select the pod. The API server responds with a 500 and this text.
 pub fn is_of_several(message: &str) -> bool {
     message.contains("more than one PodDisruptionBudget")
 }

@@ -55,7 +55,7 @@ pub struct PodFacts {
     pub terminating_since: Option<Timestamp>,
     /// The pod's grace period; once it is terminating, the granted grace period.
     pub grace: SignedDuration,
-    /// `spec.priority`; 0 if it has none, as for the scheduler.
+    /// `spec.priority`; 0 if it is absent, as for the scheduler.
     pub priority: i32,
     /// The PersistentVolumeClaims of its volumes.
     pub claims: Vec<PodVolumeClaim>,
@@ -126,7 +126,7 @@ impl PodFacts {
         self.claims.iter().map(|claim| self.claim_ref(claim))
     }
 
-    /// Whether it is drained: every pod except mirror pods and pods of DaemonSets.
+    /// It is drained: every pod except mirror pods and pods of DaemonSets.
     pub fn is_drained(&self) -> bool {
         !self.is_mirror && !self.is_daemon
     }

@@ -58,7 +58,7 @@ impl DrainPolicy {
     }
 }
 
-/// Whether the value of the label `force-deletion` is true for Go's `strconv.ParseBool`.
+/// The value of the label `force-deletion` is true for Go's `strconv.ParseBool`.
 pub fn is_go_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
 }

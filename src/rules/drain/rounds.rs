@@ -29,7 +29,7 @@ impl DrainRounds {
         *self = Self::default();
     }
 
-    /// Whether the drain waits for a pod.
+    /// The drain waits for a pod.
     pub fn count(&self, pod: &PodFacts) -> bool {
         let is_in = |round: &Option<BTreeSet<Arc<str>>>| round.as_ref().is_some_and(|uids| uids.contains(&pod.pod.uid));
         self.first.is_none() || is_in(&self.first) || is_in(&self.second)

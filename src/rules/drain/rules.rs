@@ -193,7 +193,7 @@ fn told_to_go(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     }
 }
 
-/// Whether a pod shares volumes decides when it is evicted, so they have to be known.
+/// Shared volumes decide when a pod is evicted, so its volumes have to be known.
 fn unread_volumes(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     if round.volumes.know(pod) {
         return DrainVerdict::Undecided;

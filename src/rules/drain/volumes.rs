@@ -177,7 +177,7 @@ impl VolumeTracker {
         self.claims.insert(claim, facts);
     }
 
-    /// Whether all claims of a pod were read.
+    /// All claims of a pod were read.
     pub fn know(&self, pod: &PodFacts) -> bool {
         pod.claim_refs().all(|claim| self.claims.contains_key(&claim))
     }
@@ -215,7 +215,7 @@ impl VolumeTracker {
         self.moves.values()
     }
 
-    /// Whether some move is not over.
+    /// Some move is not over.
     pub fn are_moving(&self, timeouts: VolumeTimeouts, now: Timestamp) -> bool {
         self.moves.values().any(|it| it.is_under_way(timeouts, now))
     }
@@ -241,7 +241,7 @@ impl VolumeTracker {
         self.moves.insert(Arc::clone(&pod.pod.uid), begun);
     }
 
-    /// The Node is gone, so none of its pods is evicted any more: only what is still attached to it counts.
+    /// The Node no longer exists, so its pods are not evicted any more: only what is still attached to it counts.
     pub fn node_gone(&mut self) {
         self.moves.clear();
         self.listed.clear();
@@ -291,7 +291,7 @@ impl VolumeTracker {
         self.left = left.collect();
     }
 
-    /// Whether a pod of the Node uses it, or it is on the move.
+    /// A pod of the Node uses it, or it is on the move.
     fn is_in_use<'a>(&self, attachment: &NodeAttachment, mut pods: impl Iterator<Item = &'a PodFacts>) -> bool {
         let uses = |pod: &PodFacts| !pod.is_finished && self.all_of(pod).any(|volume| attachment.is_of(volume));
         pods.any(uses) || self.moves.values().flat_map(|it| &it.volumes).any(|volume| attachment.is_of(volume))
@@ -364,7 +364,7 @@ impl VolumeMove {
     }
 }
 
-/// Whether a name of an attached volume names the volume with this ID. The name is a path such as
+/// A name of an attached volume names the volume with this ID. The name is a path such as
 /// `kubernetes.io/csi/<driver>^<id>`, and the ID has to be whole parts of it: `vol-1` is not in `…^vol-12`.
 fn names(attached: &str, id: &str) -> bool {
     let is_part_of_id = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');

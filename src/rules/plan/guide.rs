@@ -38,7 +38,7 @@ pub enum RemedyDanger {
 pub struct WaitRemedy {
     /// A command, or an instruction.
     pub text: &'static str,
-    /// What it does; empty if its text says so.
+    /// The effect; empty if the text names it.
     pub note: &'static str,
     /// Its effect.
     pub danger: RemedyDanger,
@@ -149,7 +149,7 @@ impl WaitKind {
         Self::WriteUndone,
     ];
 
-    /// Whether an object that waits for nothing else is as it should be.
+    /// An object that waits for nothing else is as it should be.
     pub fn is_routine(self) -> bool {
         self.guide().end == WaitEnd::Routine
     }

@@ -3,13 +3,13 @@
 pub struct ReconcileHold {
     /// The awaited event; completes "waiting for".
     pub on: String,
-    /// Whether the controller of the object confirms the hold with the condition `Paused`, because a client waits for
+    /// The controller of the object confirms the hold with the condition `Paused`, because a client waits for
     /// it.
     pub is_confirmed: bool,
-    /// Whether the cluster of the object is paused and this process manages the object again afterwards. Then a VM that
+    /// The cluster of the object is paused and this process manages the object again afterwards. Then a VM that
     /// may be under creation is still looked up.
     pub is_pause: bool,
-    /// Whether the VM of the object is kept because its owner was removed by force. The condition `Paused` shows it, if
+    /// The VM of the object is kept because its owner was removed by force. The condition `Paused` shows it, if
     /// [`Self::is_confirmed`].
     pub is_kept: bool,
 }

@@ -16,19 +16,19 @@ pub trait PlanInput: Send + Sync {
         None
     }
 
-    /// Whether an action writes the status. A plan with nothing else may be delayed, to save writes.
+    /// An action writes the status. A plan with nothing else may be delayed, to save writes.
     fn is_status(action: &Self::Action) -> bool {
         let _ = action;
         false
     }
 
-    /// Whether an action only reads, and the next plan needs its result.
+    /// An action only reads, and the next plan needs its result.
     fn is_look(action: &Self::Action) -> bool {
         let _ = action;
         false
     }
 
-    /// Whether a step may only follow those before it. Otherwise a step that is held back holds up no other one.
+    /// A step may only follow its predecessors. Otherwise a step that is held back holds up no other one.
     const STEPS_DEPEND_ON_ORDER: bool = true;
 
     /// The patch that an action sends to an API server. The loop does not send one again and again that is undone.

@@ -1,4 +1,4 @@
-//! Words of plans and of answers about them.
+//! Words of plans and of commands that explain them.
 
 use std::fmt::Display;
 

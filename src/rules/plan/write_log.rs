@@ -145,7 +145,7 @@ impl WriteLog {
         undone
     }
 
-    /// Confirms the histories of patches that the plan wants again, and forgets those of patches that last.
+    /// Confirms the histories of patches that the plan repeats, and drops those of patches that last.
     fn confirm<S: PlanInput>(&mut self, snapshot: &S, plan: &Plan<S::Action>, now: Timestamp) {
         let mut wanted: BTreeSet<(WriteContent, String)> = BTreeSet::new();
         for sent in plan.steps.iter().filter_map(|step| snapshot.sent_patch(&step.action)) {

@@ -1,4 +1,4 @@
-//! Whether an API server answers, by probes. One that does not for too long freezes Machines.
+//! Probes of an API server. One that does not respond for too long freezes Machines.
 //!
 //! Watches of a cache show most outages. A probe reads from storage, so it also shows that an API server accepts no
 //! writes, while it serves watches from memory.

@@ -71,7 +71,7 @@ impl FromStr for ReplacementLimit {
 pub struct MeltdownLimits {
     /// For the Machines of a deployment.
     pub per_deployment: ReplacementLimit,
-    /// For the Machines in a zone, of all deployments. The reference has none.
+    /// For the Machines in a zone, of all deployments. The reference lacks it.
     pub per_zone: Option<ReplacementLimit>,
 }
 
@@ -180,7 +180,7 @@ impl ReplacementPermit {
 }
 
 impl PermitKey {
-    /// Whether a Machine is of the group.
+    /// The group contains the Machine.
     pub fn is_of(&self, machine: &Machine) -> bool {
         let group = match &self.group {
             MeltdownGroup::Deployment(_) => MeltdownGroup::deployment_of(machine),

@@ -21,7 +21,7 @@ use mcm_driver::{ListedVm, VmsByProviderId};
 pub struct VmClaim {
     /// Name of the Machine.
     pub name: String,
-    /// `spec.providerID`; empty if it has none.
+    /// `spec.providerID`; empty if it is absent.
     pub provider_id: String,
     /// Its VM is being created, so it may have another ID than the stored one.
     pub is_creating: bool,
@@ -43,7 +43,7 @@ pub enum VmClassification {
     Orphan,
 }
 
-/// Judges each VM in the list of a class of `owner`. Provider IDs are compared literally.
+/// Classifies each VM in the list of a class of `owner`. Provider IDs are compared literally.
 pub fn judge<'a>(
     listed: &'a VmsByProviderId,
     claims: &[VmClaim],
@@ -101,7 +101,7 @@ pub fn seen<'a>(before: &SightingTimes, shown: impl IntoIterator<Item = &'a str>
     shown.into_iter().map(|id| (id.to_owned(), before.get(id).copied().unwrap_or(now))).collect()
 }
 
-/// Whether a VM was seen for long enough, in this list and in one that is `patience` older.
+/// A VM was in this list, and in one that is `patience` older.
 pub fn is_proven(sightings: &SightingTimes, id: &str, patience: SignedDuration, now: Timestamp) -> bool {
     sightings.get(id).is_some_and(|since| *since < now && now.duration_since(*since) >= patience)
 }

@@ -1,4 +1,4 @@
-//! Whether the caches of a target cluster can be trusted.
+//! Trust in the caches of a target cluster.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -57,7 +57,7 @@ impl TargetTrust {
         }
     }
 
-    /// Whether a state that lasts since then began during the last interruption. A state from before it is trusted.
+    /// A state that lasts since then began during the last interruption. A state from before it is trusted.
     /// Stored times are whole seconds, so whole seconds are compared.
     pub fn interrupted(&self, since: Timestamp) -> bool {
         match self {

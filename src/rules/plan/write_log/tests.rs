@@ -10,7 +10,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A controller that wants one field of some Machines to have a value.
+/// A controller that gives one field of some Machines a value.
 struct Wanted {
     machines: Vec<Machine>,
     value: &'static str,

@@ -44,7 +44,7 @@ impl ReportedVm {
         }
     }
 
-    /// Whether a Node with the ID is this VM; `None` if the IDs cannot be compared.
+    /// A Node with the ID is this VM; `None` if the IDs cannot be compared.
     fn compared_to(&self, node: &Node, machine: &str) -> Option<bool> {
         let names = [node.metadata.name.as_deref().unwrap_or_default(), self.node_name.as_str(), machine];
         let ids = self.node_provider_id.as_deref().into_iter().chain([self.provider_id.as_str()]);
@@ -56,7 +56,7 @@ impl ReportedVm {
 /// The last answer of the driver about the VM of a Machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VmReport {
-    /// There is none, or it is outdated.
+    /// The driver has not answered yet, or the answer is outdated.
     #[default]
     Pending,
     Found(ReportedVm),
@@ -81,13 +81,13 @@ impl NodeClaim {
         NodeClaimant { node, machine, report, born }.claim()
     }
 
-    /// Whether the objects alone show that the Node is the Machine's.
+    /// The objects alone show that the Node is the Machine's.
     pub fn is_stored(node: &Node, machine: &Machine) -> bool {
         Self::new(node, machine, &VmReport::Pending, None) == Self::Own
     }
 }
 
-/// Whether the Node names the Machine, and no other one. Enough for changes that a rollout reverts: a process without
+/// The Node names the Machine, and no other one. Enough for changes that a rollout reverts: a process without
 /// the machine controller writes no [`labels::NODE_OF`], and the reference writes none.
 pub fn is_named(node: &Node, machine: &Machine) -> bool {
     match NodeOwner::from_node(node) {
@@ -102,7 +102,7 @@ pub fn annotation_for(machine: &Machine) -> Option<String> {
     Some(format!("{}/{}/{uid}", machine.namespace().unwrap_or_default(), machine.name_any()))
 }
 
-/// Whether a value of [`labels::NODE_OF`] names the Machine. One that was moved or restored has another UID.
+/// A value of [`labels::NODE_OF`] names the Machine. One that was moved or restored has another UID.
 pub fn is_annotation_of(value: &str, machine: &Machine) -> bool {
     NodeOwner::read(value).has_name_of(machine)
 }
@@ -294,12 +294,12 @@ pub fn key_of(provider_id: &str) -> Option<String> {
     (!last.is_empty()).then(|| last.to_ascii_lowercase())
 }
 
-/// Whether a Node certainly has the VM that a Machine names.
+/// A Node certainly has the VM that a Machine names.
 pub fn has_named_vm(node: &Node, machine: &Machine) -> bool {
     NodeClaimant { node, machine, report: &VmReport::Pending, born: None }.compared_to_spec() == Some(true)
 }
 
-/// Whether two provider IDs belong to one VM; `None` if that is not certain. Components write the ID of one VM in several
+/// Two provider IDs belong to one VM; `None` if that is not certain. Components write the ID of one VM in several
 /// forms, which may differ before the last slash. If the last part is one of the `names`, others may have it too.
 fn is_one_vm(one: &str, other: &str, names: &[&str]) -> Option<bool> {
     fn parts(id: &str) -> Vec<&str> {
