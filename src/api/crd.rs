@@ -84,7 +84,7 @@ pub fn roots(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JS
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut())
 }
 
-/// Written by hand, because the derive macro requires a spec and this kind has none.
+/// Written by hand, because the derive macro requires a spec and this kind lacks it.
 fn machine_class() -> CustomResourceDefinition {
     let plural = MachineClass::plural(&());
     CustomResourceDefinition {

@@ -1,5 +1,5 @@
 //! Names of labels, annotations, taints and finalizers. Other programs also read them. The Go reference defines all
-//! values, except those that end in `mcm/…` and the one of clusterctl; they never change.
+//! values, except values that end in `mcm/…` and the value of clusterctl; they never change.
 
 use kube::ResourceExt;
 
@@ -51,7 +51,7 @@ pub const LAST_SCALER_CHANGE: &str = "machine.sapcloud.io/last-deployment-replic
 pub const TRIGGER_DELETION: &str = "node.machine.sapcloud.io/trigger-deletion-by-mcm";
 /// Annotation that overrides the creation timeout of new Machines (Go duration).
 pub const EFFECTIVE_CREATION_TIMEOUT: &str = "node.machine.sapcloud.io/effective-creation-timeout";
-/// Annotation on a Machine or Node that asks to keep a failed Machine.
+/// Annotation on a Machine or Node to keep a failed Machine.
 pub const PRESERVE: &str = "node.machine.sapcloud.io/preserve";
 /// Annotation on a Machine: the last `preserve` value seen on its Node.
 pub const LAST_NODE_PRESERVE: &str = "node.machine.sapcloud.io/last-applied-node-preserve-value";
@@ -95,7 +95,7 @@ pub const USER_DATA_SECRET: &str = "machine.mcm/user-data-secret";
 /// Key of the user data in that Secret.
 pub const USER_DATA_KEY: &str = "value";
 /// Annotation on a Machine that the orphan collector created for a VM without one, to drain its Node: the pool that the VM was
-/// created for; empty if there is none. The collector writes and reads it. Without it the Machine is kept.
+/// created for; empty without a pool. The collector writes and reads it. Without it the Machine is kept.
 pub const ORPHAN: &str = "machine.mcm/orphan-of";
 /// Annotation on a Machine of the provider for Cluster API: the zone of its VM, as the cloud reports it.
 pub const VM_ZONE: &str = "machine.mcm/zone";
@@ -157,7 +157,7 @@ pub const NODE_FINALIZER: &str = "node.machine.sapcloud.io/machine-controller";
 /// Value `True` of labels and annotations.
 pub const TRUE: &str = "True";
 
-/// Whether an object has a label with the value [`TRUE`].
+/// An object has a label with the value [`TRUE`].
 pub fn is_true(object: &impl ResourceExt, label: &str) -> bool {
     object.labels().get(label).is_some_and(|value| value == TRUE)
 }

@@ -93,7 +93,7 @@ impl LoadBalancer {
         }
     }
 
-    /// Whether it has a name. Without one it is no load balancer: templates write an empty name if the user gives none.
+    /// It has a name. Without one it is no load balancer: templates write an empty name if the user gives none.
     pub fn is_named(&self) -> bool {
         match self {
             Self::AwsTargetGroup(group) => !group.arn.is_empty(),

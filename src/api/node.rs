@@ -29,7 +29,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSpec {
-    /// Whether the Node is cordoned.
+    /// The Node is cordoned.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub unschedulable: bool,
     /// Taints.

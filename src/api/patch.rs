@@ -48,7 +48,7 @@ pub struct FieldDifference {
     pub field: String,
     /// The value of the patch; `null` if it removes the field.
     pub sent: Value,
-    /// The stored value; `null` if there is none.
+    /// The stored value; `null` if it is absent.
     pub stored: Value,
 }
 
@@ -74,7 +74,7 @@ fn worded(value: &Value) -> String {
     }
 }
 
-/// The fields in which an object is not as a patch asks. Fields that the patch does not name may have any value, because
+/// The fields in which an object differs from a patch. Fields that the patch does not name may have any value, because
 /// an API server adds defaults. Absent, `null` and empty are the same, because serializers omit what is empty.
 pub fn unmet(patch: &Value, stored: &Value) -> Vec<FieldDifference> {
     fn is_empty(value: &Value) -> bool {

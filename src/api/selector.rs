@@ -54,7 +54,7 @@ impl Selector {
         Ok(Self(Some(expressions)))
     }
 
-    /// Whether an object with these labels is selected.
+    /// An object with these labels is selected.
     pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         match &self.0 {
             None => false,
@@ -62,12 +62,12 @@ impl Selector {
         }
     }
 
-    /// Whether it has no requirements, so that it selects every object.
+    /// It has no requirements, so that it selects every object.
     pub fn selects_all(&self) -> bool {
         self.0.as_ref().is_some_and(Expressions::selects_all)
     }
 
-    /// Whether the selector is absent, so that it selects no object.
+    /// The selector is absent, so that it selects no object.
     pub const fn selects_none(&self) -> bool {
         self.0.is_none()
     }

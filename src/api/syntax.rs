@@ -5,7 +5,7 @@ pub const NAME_MAX: usize = 63;
 /// Longest prefix of a key.
 const PREFIX_MAX: usize = 253;
 
-/// Whether a text can be the value of a label or taint.
+/// A text can be the value of a label or taint.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
@@ -20,7 +20,7 @@ pub fn label_value_problem(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a text can be the key of a label or taint: a name, with or without a DNS subdomain before a slash.
+/// A text can be the key of a label or taint: a name, with or without a DNS subdomain before a slash.
 pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
@@ -36,7 +36,7 @@ fn is_name(text: &str) -> bool {
     text.len() <= NAME_MAX && begins_and_ends(text, |c| c.is_ascii_alphanumeric()) && text.bytes().all(is_inner)
 }
 
-/// Whether a text can be the name of an object such as a Secret: a DNS subdomain.
+/// A text can be the name of an object such as a Secret: a DNS subdomain.
 pub fn is_subdomain(text: &str) -> bool {
     let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| begins_and_ends(part, is_plain) && part.bytes().all(|c| is_plain(c) || c == b'-');

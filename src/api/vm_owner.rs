@@ -15,7 +15,7 @@ impl Owner {
         self.uid.as_deref().unwrap_or(&self.namespace)
     }
 
-    /// Whether a VM with this marker belongs to the Machine. The process may have been unable to read the UID when it
+    /// A VM with this marker belongs to the Machine. The process may have been unable to read the UID when it
     /// created the VM, so the name is also accepted.
     pub fn has(&self, marker: &str) -> bool {
         self.uid.as_deref() == Some(marker) || self.namespace == marker

@@ -15,7 +15,7 @@ pub struct VolumeAttachment {
     /// Volume and Node.
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: VolumeAttachmentSpec,
-    /// Whether it is attached.
+    /// The volume is attached.
     #[serde(default, deserialize_with = "null_as_default")]
     pub status: VolumeAttachmentStatus,
 }

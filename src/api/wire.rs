@@ -32,7 +32,7 @@ pub fn selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Lab
     serde_json::from_value(value).map(Some).map_err(D::Error::custom)
 }
 
-/// Whether Go's `omitempty` omits the value.
+/// Go's `omitempty` omits the value.
 pub fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{MachineSetSpec, MachineTemplate};
 use crate::labels;
 
-/// Whether two templates are equal in everything that needs a rollout: metadata except the label
+/// Two templates are equal in everything that needs a rollout: metadata except the label
 /// [`labels::TEMPLATE_HASH`], the class (group and name) and the provider ID. Node template,
 /// [`super::MachineConfiguration`] and the kind of the class are ignored: they are propagated without a rollout.
 pub fn same_template(one: &MachineTemplate, other: &MachineTemplate) -> bool {
@@ -73,7 +73,7 @@ pub fn update_in_place(target: &mut MachineTemplate, source: &MachineTemplate) -
 }
 
 impl MachineSetSpec {
-    /// Whether the set has this template; see [`same_template`].
+    /// The set has this template; see [`same_template`].
     pub fn makes(&self, template: &MachineTemplate) -> bool {
         same_template(&self.template, template)
     }

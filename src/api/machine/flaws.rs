@@ -45,7 +45,7 @@ impl MachineClass {
     }
 }
 
-/// Whether a text has the form of a quantity of Kubernetes, as the pattern of the CRD describes it.
+/// A text has the form of a quantity of Kubernetes, as the pattern of the CRD describes it.
 pub fn is_quantity(text: &str) -> bool {
     const SUFFIXES: [&str; 16] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let unsigned = |text: &'_ str| text.strip_prefix(['+', '-']).unwrap_or(text).to_owned();

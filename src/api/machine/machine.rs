@@ -265,7 +265,7 @@ impl Machine {
         self.metadata.deletion_timestamp.is_some() || self.phase() == MachinePhase::Terminating
     }
 
-    /// Whether it counts as available.
+    /// It counts as available.
     pub fn is_available(&self) -> bool {
         matches!(self.phase(), MachinePhase::Running | MachinePhase::Available) && !self.is_terminating()
     }

@@ -25,7 +25,7 @@ pub enum PreserveMode {
 }
 
 impl PreserveMode {
-    /// `None` if the value is none of the known ones, which have no effect.
+    /// `None` if the value is unknown; such values have no effect.
     pub fn parse(value: &str) -> Option<Self> {
         match value {
             "now" => Some(Self::Now),
@@ -73,7 +73,7 @@ impl Machine {
         self.preserve_expiry().filter(|expiry| *expiry > now)
     }
 
-    /// Whether it counts in `preservedFailedReplicas`: failed and preserved, also if the preservation has expired. A
+    /// It counts in `preservedFailedReplicas`: failed and preserved, also if the preservation has expired. A
     /// Machine that is being deleted does not count, as in the reference, where a deletion changes the phase.
     pub fn is_preserved_failed(&self) -> bool {
         self.phase() == MachinePhase::Failed && !self.is_terminating() && self.preserve_expiry().is_some()

@@ -1,6 +1,6 @@
 //! Admission rules of the CRDs (CEL), beyond the types of the fields.
 //!
-//! A rule rejects a spec that could never work, and its message says what to write instead. A rule must not block
+//! A rule rejects a spec that could never work, and its message names what to write instead. A rule must not block
 //! updates of an object that was stored before the rule was installed, because its finalizers must be removable and its
 //! replicas reducible. The API server does not check a value again that an update leaves unchanged. That does not hold
 //! for a rule over several fields, since any of them may change; such a rule is [`tolerant`]. An expression must not
