@@ -102,7 +102,7 @@ fn listed(actions: &[Action]) -> String {
 }
 
 impl MigrationEnvironment {
-    /// The plan for a unit, including the answers of the cloud if it needs them.
+    /// The plan for a unit, with the state of its VMs if it needs that.
     ///
     /// # Errors
     /// Something cannot be read, or the unit is being migrated in another direction.

@@ -59,7 +59,7 @@ fn pause_all(s: &Snapshot) -> RemainingWork {
     todo
 }
 
-/// First the infrastructure, so that core sees the VMs in it.
+/// First the infrastructure, so that core finds the VMs in it.
 fn resume_all(s: &Snapshot) -> RemainingWork {
     let infrastructure: Vec<&UnstructuredObject> = s.pool().into_iter().collect();
     let todo = resume_each(&infrastructure).then(|| resume_each(&pools(s)));

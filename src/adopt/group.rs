@@ -1,5 +1,5 @@
 //! The Auto Scaling group of an AWSMachinePool. mcm changes no group: its user does, with the commands that a plan names, and a
-//! migration goes on once the cloud shows the result.
+//! migration continues once the cloud shows the result.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn ended(s: &Snapshot) -> Vec<MachineObjects<'_>> {
     s.recorded().filter(|member| cloud.lacks(member)).collect()
 }
 
-/// Nothing goes on without a VM that ended: after it is undone, the owner of the machines replaces it.
+/// The migration stops without a VM that ended: after it is undone, the owner of the machines replaces it.
 fn complete(s: &Snapshot, mut todo: RemainingWork) -> RemainingWork {
     for member in ended(s) {
         todo.expect(false, format!("VM {}, which ended: undo the migration with mcm adopt abort", member.name));

@@ -194,7 +194,7 @@ fn is_of_stand_in(migration: &UnstructuredObject) -> bool {
     migration.label(labels::STAND_IN).is_some()
 }
 
-/// Whether the stand-in serves a deployment.
+/// The stand-in serves a deployment.
 pub fn has_finalizer(deployment: &UnstructuredObject) -> bool {
     let finalizers = deployment.at("/metadata/finalizers");
     finalizers.as_array().is_some_and(|all| all.contains(&json!(labels::STAND_IN_FINALIZER)))

@@ -6,7 +6,7 @@
 //! native                                  ┘
 //! ```
 //!
-//! The steps are those of a deployment, except for the owner of the native Machine: natively there is none.
+//! The steps are those of a deployment, except that the native Machine has no owner.
 
 use std::collections::BTreeMap;
 

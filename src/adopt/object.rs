@@ -122,7 +122,7 @@ impl Kind {
         )
     }
 
-    /// Whether its controllers confirm the pause of an object.
+    /// Its controllers confirm the pause of an object.
     pub const fn is_paused_by_annotation(self) -> bool {
         matches!(
             self,
@@ -200,7 +200,7 @@ impl UnstructuredObject {
         ObjectId::new(self.kind, self.name())
     }
 
-    /// The text at a JSON pointer; empty if there is none.
+    /// The text at a JSON pointer; empty if it is absent.
     pub fn text(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
@@ -210,7 +210,7 @@ impl UnstructuredObject {
         self.value.pointer(pointer).and_then(Value::as_i64)
     }
 
-    /// The value at a JSON pointer; null if there is none.
+    /// The value at a JSON pointer; null if it is absent.
     pub fn at(&self, pointer: &str) -> Value {
         self.value.pointer(pointer).cloned().unwrap_or_default()
     }
@@ -240,7 +240,7 @@ impl UnstructuredObject {
         !self.value["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// Whether a migration of this name created it or holds it.
+    /// A migration of this name created it or holds it.
     pub fn is_of_migration(&self, name: &str) -> bool {
         self.annotation(labels::MIGRATION) == Some(name)
     }
@@ -251,7 +251,7 @@ impl UnstructuredObject {
         owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
     }
 
-    /// Status of a condition: `True`, `False`, `Unknown`; empty if it has none.
+    /// Status of a condition: `True`, `False`, `Unknown`; empty if it is absent.
     pub fn condition(&self, type_: &str) -> &str {
         // Native sets have another name for them.
         let all = ["conditions", "machineSetCondition"].map(|key| self.value["status"][key].as_array());
@@ -259,18 +259,18 @@ impl UnstructuredObject {
         found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
     }
 
-    /// Whether its controller confirms a pause. Some other infrastructure providers never do: they read only the owner
+    /// Its controller confirms a pause. Some other infrastructure providers never do: they read only the owner
     /// and the pause annotation of an object.
     pub fn tells_pause(&self) -> bool {
         !self.kind.is_of_other() || !self.condition("Paused").is_empty()
     }
 
-    /// Whether its controller confirmed the pause.
+    /// Its controller confirmed the pause.
     pub fn is_paused(&self) -> bool {
         self.condition("Paused") == "True"
     }
 
-    /// Whether its controller has observed the last change of its spec.
+    /// Its controller has observed the last change of its spec.
     pub fn is_observed(&self) -> bool {
         let observed = self.number("/status/observedGeneration");
         observed.is_some() && observed >= self.number("/metadata/generation")

@@ -1,4 +1,4 @@
-//! Reads the API servers and asks the cloud, without changing anything.
+//! Reads the API servers and the clouds, without changing anything.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -183,7 +183,7 @@ impl MigrationEnvironment {
         }
     }
 
-    /// Asks the drivers about the machines of a side: whether they find each VM, and the VMs of each class.
+    /// Calls the drivers for the machines of a side: for each VM, and for the VMs of each class.
     pub async fn ask_cloud(&self, s: &Snapshot, way: MigrationDirection, side: MigrationSide) -> CloudAnswers {
         let machines: Vec<Machine> =
             asked_for(s, side).iter().filter_map(|member| machine_of(s, member, way)).collect();
@@ -197,7 +197,7 @@ impl MigrationEnvironment {
             let class = stored.or_else(|| swap::class(s).filter(|_| way.keeps_core()))?;
             serde_json::from_value::<MachineClass>(class).ok()
         });
-        // Without machines, only the class of its own shows the group of a pool.
+        // Without machines, only the class of the pool shows its group.
         let of_pool = s.pool().and_then(|_| serde_json::from_value::<MachineClass>(swap::class(s)?).ok());
         let all = of_machines.chain(of_all).chain(of_pool).map(|class| (class.name_any(), Arc::new(class)));
         let all: BTreeMap<String, Arc<MachineClass>> = all.collect();

@@ -45,7 +45,7 @@ pub struct Plan {
     /// The remaining work of the current step.
     #[serde(skip)]
     pub todo: RemainingWork,
-    /// Whether the current step uses answers of the cloud.
+    /// The current step depends on the state of the VMs.
     #[serde(skip)]
     pub asks_cloud: bool,
 }

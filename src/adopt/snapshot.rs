@@ -21,7 +21,7 @@ pub use {
     },
 };
 
-/// The objects of a namespace and of its workload cluster, and the answers of the cloud.
+/// The objects of a namespace and of its workload cluster, and the state of the VMs in the cloud.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The namespace.
@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub credentials: Option<String>,
     /// Values that this template leaves to its provider.
     pub answers: UserAnswers,
-    /// The answers of the cloud; `None` if it was not asked.
+    /// The state of the VMs in the cloud; `None` if it was not read.
     pub cloud: Option<CloudAnswers>,
     /// The time.
     pub now: Timestamp,
@@ -45,7 +45,7 @@ pub struct Snapshot {
 /// IDs and names of the VMs of a class. Equal classes share them.
 pub type ClassVmNames = Result<Arc<BTreeMap<String, String>>, String>;
 
-/// The drivers' read-only answers about the machines. An error is a text for users.
+/// The results of the drivers' look-ups and lists. An error is a text for users.
 #[derive(Clone, Debug, Default)]
 pub struct CloudAnswers {
     /// ID of the VM of each machine, in the form of the driver; `None` if there certainly is no VM.
@@ -95,7 +95,7 @@ impl MachineObjects<'_> {
 }
 
 impl CloudAnswers {
-    /// Whether the VM of a machine ended. A Node that is Ready shows that the cloud was asked with other credentials.
+    /// The VM of a machine ended. A Node that is Ready shows that the cloud was read with other credentials.
     pub fn lacks(&self, member: &MachineObjects<'_>) -> bool {
         let is_alive = member.node.is_some_and(|node| node.condition("Ready") == "True");
         !is_alive && self.found.get(member.name) == Some(&Ok(None))
@@ -289,13 +289,13 @@ impl Snapshot {
         names.flat_map(both).collect()
     }
 
-    /// Whether an object of a conversion does not exist yet, or this migration created it.
+    /// An object of a conversion does not exist yet, or this migration created it.
     pub fn is_to_be_made(&self, kind: Kind, object: &Value) -> bool {
         let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
         known.is_none_or(|known| known.is_of_migration(self.name()))
     }
 
-    /// Whether another client created an object with a name of the conversion, but other content.
+    /// Another client created an object with a name of the conversion, but other content.
     pub fn is_taken(&self, kind: Kind, object: &Value) -> bool {
         let known = self.find(kind, object["metadata"]["name"].as_str().unwrap_or_default());
         let Some(known) = known.filter(|known| !known.is_of_migration(self.name())) else { return false };

@@ -33,7 +33,7 @@ pub struct RemainingWork {
     pub actions: Vec<Action>,
     /// Events to wait for before the step is done; each completes "waiting for".
     pub waits: Vec<String>,
-    /// The remaining work depends on answers of the cloud.
+    /// The remaining work depends on the state of the VMs in the cloud.
     pub asks_cloud: bool,
 }
 
@@ -73,7 +73,7 @@ pub enum Action {
     Tag {
         /// The native Machine, which need not exist yet.
         id: ObjectId,
-        /// Whether the tags are added.
+        /// True to add the tags.
         is_listed: bool,
     },
 }
@@ -118,7 +118,7 @@ impl RemainingWork {
         }
     }
 
-    /// Creates an object, or adds missing fields to the one that this migration created.
+    /// Creates an object, or adds missing fields to an object that this migration created.
     pub fn make(&mut self, snapshot: &Snapshot, kind: Kind, wanted: &Value) {
         let id = ObjectId::new(kind, wanted["metadata"]["name"].as_str().unwrap_or_default());
         // Without nulls: open fields are filled in by admission.
@@ -206,7 +206,7 @@ pub fn resume_each(objects: &[&UnstructuredObject]) -> RemainingWork {
     todo
 }
 
-/// Whether a deployment is healthy, and each of these numbers of its status counts the machines that survived.
+/// A deployment is healthy, and each of these numbers of its status counts the machines that survived.
 pub fn is_whole(deployment: &UnstructuredObject, numbers: [&str; 3], surviving: Option<i64>) -> bool {
     let counts = |field: &&str| deployment.number(&format!("/status/{field}")) >= surviving;
     !deployment.is_paused() && deployment.is_observed() && numbers.iter().all(counts)
@@ -227,7 +227,7 @@ pub fn detach<'a>(todo: &mut RemainingWork, objects: impl IntoIterator<Item = &'
     for object in &objects {
         let mut wanted = json!({ "metadata": { "ownerReferences": null } });
         if object.kind == Kind::InfraMachine {
-            // An admission policy refuses to delete objects that may have a VM, except for those that were moved to
+            // An admission policy refuses to delete objects that may have a VM, except for objects that were moved to
             // another cluster.
             wanted["metadata"]["annotations"] = json!({ (names::DELETE_FOR_MOVE): "" });
         }

@@ -98,7 +98,7 @@ pub fn class_made(s: &Snapshot) -> ConversionResult {
     made
 }
 
-/// The template of the other provider derived from the class, if there is none yet.
+/// The template of the other provider derived from the class; empty if it exists.
 pub fn template_made(s: &Snapshot) -> ConversionResult {
     if other_template(s).is_some() {
         return ConversionResult::default();

@@ -235,7 +235,7 @@ fn natives(s: &Snapshot) -> Vec<&UnstructuredObject> {
     members.chain(held).filter(|native| seen.insert(native.name())).collect()
 }
 
-/// Whether this migration created the object on the side of Cluster API.
+/// This migration created the object on the side of Cluster API.
 pub fn is_made(s: &Snapshot, object: &UnstructuredObject) -> bool {
     let is_of_capi = !matches!(
         object.kind,

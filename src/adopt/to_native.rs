@@ -154,7 +154,7 @@ pub fn release_nodes(todo: &mut RemainingWork, s: &Snapshot) {
     }
 }
 
-/// Last: resumes first the machines, so that the set sees them all at work before it decides anything; then set and
+/// Last: resumes first the machines, so that the set finds them all at work before it decides anything; then set and
 /// deployment.
 fn start(s: &Snapshot) -> RemainingWork {
     let surviving = s.surviving();
@@ -238,7 +238,7 @@ pub fn health_checks(s: &Snapshot) -> Vec<&UnstructuredObject> {
     s.all(Kind::HealthCheck).filter(selects).collect()
 }
 
-/// Whether a health check selects a Machine.
+/// A health check selects a Machine.
 pub fn is_selected(check: &UnstructuredObject, machine: &UnstructuredObject) -> bool {
     let selector = serde_json::from_value(check.at("/spec/selector")).ok();
     let labels = serde_json::from_value(machine.at("/metadata/labels")).ok();

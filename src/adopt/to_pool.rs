@@ -55,7 +55,7 @@ fn remove(s: &Snapshot) -> RemainingWork {
     todo
 }
 
-/// Last: the provider shows the VMs of the group before core looks for their Nodes.
+/// Last: the provider shows the VMs of the group before core searches for their Nodes.
 fn fill(s: &Snapshot) -> RemainingWork {
     let (machine_pool, pool) = match both(s) {
         Ok(both) => both,

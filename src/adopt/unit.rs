@@ -44,12 +44,12 @@ impl MigrationUnit {
         }
     }
 
-    /// Whether it is a machine without a set.
+    /// It is a machine without a set.
     pub const fn is_lone(&self) -> bool {
         matches!(self, Self::Machine(_))
     }
 
-    /// Whether it is a pool of another provider.
+    /// It is a pool of another provider.
     pub const fn is_pool(&self) -> bool {
         matches!(self, Self::Pool(_))
     }

@@ -29,7 +29,6 @@ pub struct MigrationCheck {
     pub machine: String,
     /// The name of the check.
     pub check: &'static str,
-    /// Whether the check passed.
     pub passed: bool,
     /// The observation, or the remedy.
     pub text: String,

@@ -72,7 +72,7 @@ impl MigrationDirection {
         }
     }
 
-    /// Whether core keeps the machines, and only their infrastructure provider changes.
+    /// Core keeps the machines, and only their infrastructure provider changes.
     pub const fn keeps_core(self) -> bool {
         matches!(self, Self::FromOther | Self::ToOther)
     }

@@ -49,7 +49,7 @@ impl StaleKinds {
     }
 }
 
-/// All objects, and the last answers of the cloud.
+/// All objects, and the last state of the VMs.
 pub struct MigrationCache<'a> {
     world: &'a MigrationEnvironment,
     way: MigrationDirection,
@@ -88,7 +88,7 @@ impl<'a> MigrationCache<'a> {
         Ok(&mut self.snapshot)
     }
 
-    /// The current objects, including the answers of the cloud.
+    /// The current objects, with the state of the VMs.
     pub async fn ask(&mut self, side: MigrationSide) -> &Snapshot {
         let known = self.answer.take().filter(|(at, of, _)| *of == side && at.elapsed() < ANSWER);
         let (at, of, cloud) = match known {

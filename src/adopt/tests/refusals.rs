@@ -189,7 +189,7 @@ fn the_native_deployment_of_a_pool_is_not_moved() {
     assert!(told.contains(&"belongs to MCMMachinePool p, so Cluster API already manages it"), "{told:?}");
 }
 
-/// 8, a Go MCM in the namespace: it knows of no migration, so it never confirms one. All it ever gets is a set without machines.
+/// 8, a Go MCM in the namespace: it has no migrations, so it never confirms one. All it ever gets is a set without machines.
 #[test]
 fn a_native_manager_that_does_not_confirm_gets_an_empty_set_and_no_machine() {
     let mut world = World::of_cluster_api(2);

@@ -185,12 +185,12 @@ impl World {
         self.s.objects.remove(&ObjectId::new(Kind::Node, name));
     }
 
-    /// The migration goes on until its current step has this title.
+    /// Continues the migration until its current step has this title.
     pub fn walk_until(&mut self, way: MigrationDirection, title: &str) {
         self.walk_while(way, |plan| plan.current().is_none_or(|(_, step)| step.title != title));
     }
 
-    /// The migration goes on until the authority is switched.
+    /// Continues the migration until the authority is switched.
     pub fn walk_until_switched(&mut self, way: MigrationDirection) {
         self.walk_while(way, |plan| plan.stage != MigrationStage::Closing);
     }
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// Core, the provider and the native controllers: each confirms a pause, and reports what it sees. They decide nothing, since
+    /// Core, the provider and the native controllers: each confirms a pause, and reports its objects. They decide nothing, since
     /// there is nothing to decide.
     pub fn controllers(&mut self) {
         let count =
@@ -456,7 +456,7 @@ impl World {
     }
 }
 
-/// Whether the controllers of an object have paused it: the rules of core, of the provider and of the native
+/// The controllers of an object have paused it: the rules of core, of the provider and of the native
 /// controllers.
 pub fn is_held(object: &UnstructuredObject) -> bool {
     match object.kind {
