@@ -1,4 +1,4 @@
-//! Answers as they go over the wire.
+//! Responses of the API server.
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode};

@@ -35,7 +35,7 @@ pub struct ApiCall {
     /// `status`, `eviction` or nothing.
     pub subresource: String,
     pub query: BTreeMap<String, String>,
-    /// Whether only metadata is requested.
+    /// Only metadata is requested.
     pub is_partial: bool,
     pub body: Arc<Value>,
 }

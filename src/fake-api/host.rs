@@ -14,7 +14,7 @@ pub struct HostClock {
     looks: Mutex<(Instant, u32)>,
 }
 
-/// A caller that looks this often while no time passes waits for a past time, and would wait for ever.
+/// A caller that reads the time this often while none passes waits for a past time, and would wait for ever.
 const LOOKS: u32 = 300_000;
 
 impl HostClock {

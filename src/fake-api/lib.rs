@@ -2,7 +2,7 @@
 //!
 //! It has the rules that controllers rely on: lists in pages, watches with bookmarks and 410, resource versions and UIDs as
 //! preconditions, finalizers, graceful deletion of pods, evictions with budgets, status subresources, merge patches and
-//! strategic merge patches, and answers that hold metadata only. It records every request. A [`Network`] decides what
+//! strategic merge patches, and responses that hold metadata only. It records every request. A [`Network`] decides what
 //! becomes of each. Time is that of the tokio runtime.
 
 #![allow(missing_docs, reason = "the product alone uses this crate: a name such as namespace needs no line")]

@@ -21,7 +21,7 @@ pub enum DeliveryOutcome {
     LostBefore,
     /// Carried out, and no answer.
     LostAfter,
-    /// Not carried out; the API server, or something before it, answers with this code.
+    /// Not carried out; the API server, or something before it, responds with this code.
     Refused(u16),
     /// Another client writes the object a moment earlier.
     Overtaken,

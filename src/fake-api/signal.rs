@@ -1,4 +1,4 @@
-//! Says that something changed. Waiting tasks wake in the order in which they began to wait, so that a seed is played the
+//! Wakes tasks after a change. Waiting tasks wake in the order in which they began to wait, so that a seed is played the
 //! same every time; the channels of tokio choose at random.
 
 use std::sync::{

@@ -19,7 +19,7 @@ pub struct WriteRecord<'a> {
 }
 
 impl WriteRecord<'_> {
-    /// Whether anything is different now.
+    /// A write changed something.
     pub fn changed(&self) -> bool {
         self.before.map(|object| object.version) != self.after.map(|object| object.version)
     }

@@ -85,7 +85,7 @@ pub(super) struct RequestEffect {
     pub before: Option<Arc<ServerObject>>,
     /// The stored object afterwards.
     pub after: Option<Arc<ServerObject>>,
-    /// The object in the answer; `None` for a status that says "success".
+    /// The object in the response; `None` for a status "success".
     pub answer: Option<Arc<ServerObject>>,
 }
 
