@@ -113,7 +113,7 @@ pub struct InjectedFault {
     /// State that is returned with the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_known_state: Option<String>,
-    /// The error says that the cloud still works on it, and when to make the same call again.
+    /// The error reports that the cloud still works on it, and when to make the same call again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_again_in: Option<LatencyDuration>,
     /// The operation is carried out and only the answer is lost.
@@ -154,7 +154,7 @@ pub struct NodeSettings {
     pub heartbeat_period: LatencyDuration,
     /// How long a Node outlives its VM.
     pub removal_delay: LatencyDuration,
-    /// How long a Node looks healthy after its last heartbeat.
+    /// Time after the last heartbeat of a Node until it becomes unhealthy.
     pub monitor_grace: LatencyDuration,
 }
 

@@ -50,7 +50,7 @@ impl SimulatedDriver {
         Self { cloud, cluster: None, poisoned: None }
     }
 
-    /// Tags all VMs with `cluster` instead of the namespace, and sees only those.
+    /// Tags all VMs with `cluster` instead of the namespace, and finds only VMs with that tag.
     #[must_use]
     pub fn with_cluster(self, cluster: impl Into<String>) -> Self {
         Self { cluster: Some(cluster.into()), ..self }
@@ -222,7 +222,7 @@ fn vm_of(view: VmView) -> Vm {
     Vm { provider_id: view.provider_id, node_name: view.node_name, addresses: view.addresses, halted, ..Vm::default() }
 }
 
-/// The error of a call that may end while the cloud still works, if its request says so.
+/// The error of a call that may end while the cloud still works, if its request has the flag for it.
 fn error_for(request: &MachineRequest, failure: CloudCallError) -> DriverError {
     let call_again_in = failure.call_again_in.filter(|_| request.may_pause).map(GoDuration::as_std);
     DriverError { call_again_in, ..error_of(failure) }

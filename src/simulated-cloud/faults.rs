@@ -87,7 +87,7 @@ impl FaultInjector {
     }
 }
 
-/// A number from 0 to below 1 that looks random and is not.
+/// A pseudorandom number from 0 to below 1.
 fn roll(seed: u64, index: usize, operation: DriverOperation, machine: &str, call: u64) -> f64 {
     let mut hash = mix(seed ^ mix(index as u64));
     for byte in operation.as_str().bytes().chain([0]).chain(machine.bytes()) {

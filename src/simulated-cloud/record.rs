@@ -49,7 +49,7 @@ pub(super) struct VmRecord {
     pub node: NodeLink,
 }
 
-/// Whether a VM has a Node.
+/// The link of a VM to its Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum NodeLink {

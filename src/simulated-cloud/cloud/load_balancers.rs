@@ -1,4 +1,4 @@
-//! Load balancers: names with members. They are kept in memory, and no request goes through them.
+//! Load balancers: names with members. They are kept in memory, and route no requests.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use mcm_driver::{code::Code, operation::DriverOperation};
 const MOST: usize = 10_000;
 
 impl CloudSimulator {
-    /// Makes a load balancer without members, or returns the one with this name.
+    /// Makes a load balancer without members, or returns that with this name.
     ///
     /// # Errors
     /// `ResourceExhausted` if there are too many.
@@ -44,7 +44,7 @@ impl CloudSimulator {
     }
 
     /// Makes a VM a member of a load balancer, or ends its membership. A VM that is deleted remains a member, so that a test
-    /// sees one that was not deregistered.
+    /// finds one that was not deregistered.
     ///
     /// # Errors
     /// `NotFound` if there is no such load balancer, `FailedPrecondition` if there is no such VM to register, and injected

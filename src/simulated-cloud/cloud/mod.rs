@@ -44,7 +44,7 @@ pub struct CloudSimulator {
     /// Settings that a reset returns to.
     start: SimulationSettings,
     inner: Mutex<SimulatorState>,
-    /// Wakes who looks after the Nodes.
+    /// Wakes the keeper of the Nodes.
     changed: Notify,
 }
 

@@ -1,4 +1,4 @@
-//! One loop for all VMs. It looks at a VM when that has changed or when something is due, and has at most one call under way
+//! One loop for all VMs. It reads a VM when that has changed or when something is due, and has at most one call under way
 //! for each.
 
 use std::{

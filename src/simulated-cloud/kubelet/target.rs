@@ -107,7 +107,7 @@ impl NodeClient {
     }
 }
 
-/// Whether this call deleted something. A missing or replaced object needs no deletion.
+/// True if this call deleted something. A missing or replaced object needs no deletion.
 fn gone<T>(outcome: Result<T, Error>) -> Result<bool, Error> {
     match outcome {
         Ok(_) => Ok(true),
