@@ -14,7 +14,7 @@ fn generate() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed={FOLDER}/{PROTO}");
     let files = protox::compile([PROTO], [FOLDER])?;
     tonic_prost_build::configure()
-        // Both have a Debug of their own, which leaves out what is secret.
+        // Both have a Debug by hand, which leaves out what is secret.
         .skip_debug(["mcm.driver.v1.MachineRequest", "mcm.driver.v1.ListRequest"])
         .compile_fds(files)?;
     Ok(())

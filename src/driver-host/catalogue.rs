@@ -13,7 +13,7 @@ use mcm_driver::{
     spec::ClassProblems,
 };
 
-/// Lists the drivers of clouds: those in this build, and those that it lacks.
+/// Lists the drivers of clouds, in this build or left out of it.
 macro_rules! clouds {
     ($($feature:literal, $provider:literal, $driver:ident;)*) => {
         /// The drivers of clouds in this build.
@@ -114,7 +114,7 @@ pub enum NotValidated {
 }
 
 impl DriverCatalogue {
-    /// Opens the drivers of clouds, the other built-in drivers and those in other processes, or only the one of `provider`.
+    /// Opens the drivers of clouds, the other built-in drivers and those in other processes, or only that of `provider`.
     ///
     /// # Errors
     /// No driver has the name `provider`, or a driver cannot be opened.
@@ -217,7 +217,7 @@ fn name_of(class: &MachineClass) -> String {
     class.metadata.name.clone().unwrap_or_default()
 }
 
-/// The cloud for trials. A process serves it only if a flag asks for it.
+/// The cloud for trials. A process serves it only if a flag names it.
 pub const ON_REQUEST: &str = "simulated";
 
 fn advice_for(provider: &str, known: &[String]) -> String {

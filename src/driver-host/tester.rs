@@ -28,7 +28,7 @@ pub struct DriverTester {
 pub struct FailedCall {
     /// Name of its code.
     pub code: &'static str,
-    /// Whether it may be repeated at once.
+    /// The call may be repeated at once.
     pub is_transient: bool,
     /// The attempted operation and the reason of its failure.
     pub message: String,
@@ -64,7 +64,7 @@ impl DriverTester {
         Ok((vm.provider_id, vm.node_name))
     }
 
-    /// Looks the VM of a Machine up.
+    /// The name and the state of the VM of a Machine.
     ///
     /// # Errors
     /// The driver's.

@@ -15,7 +15,7 @@ pub enum DriverAddress {
         host: String,
         /// The port.
         port: u16,
-        /// Whether it is `https`.
+        /// The scheme is `https`.
         is_tls: bool,
     },
 }
@@ -48,7 +48,7 @@ pub enum ListenAddress {
 pub struct InvalidDriverAddress(String);
 
 impl DriverAddress {
-    /// Whether the traffic could be read on the network.
+    /// The traffic could be read on the network.
     pub fn is_exposed(&self) -> bool {
         match self {
             Self::Unix(_) => false,

@@ -93,7 +93,7 @@ pub(super) fn list(all: VmsByProviderId) -> (VmsByProviderId, Vec<String>) {
     (good, wrong)
 }
 
-/// The same for a test, which judges the driver.
+/// The same for a test of the driver.
 pub(super) fn flawless_list(all: VmsByProviderId) -> Result<VmsByProviderId, DriverError> {
     match list(all) {
         (all, flaws) if flaws.is_empty() => Ok(all),

@@ -33,7 +33,7 @@ use mcm_driver::{
 pub enum TextTreatment {
     /// They are made fit to be stored and shown.
     Cleaned,
-    /// They stay, for a test that judges them.
+    /// They stay, for a test of the driver.
     AsTheyAre,
 }
 
@@ -79,7 +79,7 @@ impl RemoteDriver {
         request
     }
 
-    /// Whether the driver has a feature, according to its last poll.
+    /// The driver has a feature, according to its last poll.
     async fn can(&self, can: impl FnOnce(DriverFeatures) -> bool, cannot: &str) -> Result<(), DriverError> {
         self.line.wait_until_known().await?;
         if can(self.line.served()) {

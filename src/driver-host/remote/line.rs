@@ -4,7 +4,7 @@
 //! connection. While the driver does not serve, calls fail at once, and running calls end if it hangs: a driver that
 //! hangs or crashed delays no other. Only the keeper reconnects then, with a back-off.
 //!
-//! The keeper's connection does not prove that the one for calls works: a proxy may drop only the latter. So it is
+//! The keeper's connection does not prove that the connection for calls works: a proxy may drop only the latter. So it is
 //! pinged, and ends with its calls if a ping is not answered.
 
 use std::{
@@ -59,7 +59,7 @@ pub(super) struct KeeperTiming {
     pub period: Duration,
     /// How long it may take to respond.
     pub limit: Duration,
-    /// Failed looks after which it counts as down.
+    /// Failed polls after which it counts as down.
     pub misses: u32,
     /// First and longest pause between polls of a driver that is down.
     pub pauses: (Duration, Duration),
@@ -87,7 +87,7 @@ impl Default for KeeperTiming {
     }
 }
 
-/// Whether a driver can be called.
+/// The state of a driver for calls.
 #[derive(Clone, Debug, PartialEq)]
 enum DriverAvailability {
     /// Not reached yet.
@@ -108,7 +108,7 @@ enum DriverAvailability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriverFeatures {
     pub capabilities: DriverCapabilities,
-    /// Whether it supports volumes.
+    /// It supports volumes.
     pub volume_ids: bool,
 }
 
@@ -210,7 +210,7 @@ impl DriverConnections {
         self.error(code, message)
     }
 
-    /// A new connection. Only that for calls is pinged: looks have a time limit.
+    /// A new connection. Only that for calls is pinged: polls have a time limit.
     fn connection(&self, purpose: ChannelPurpose) -> DriverChannel {
         let is_pinged = purpose == ChannelPurpose::Calls && self.permits_pings.load(Relaxed);
         let pings = is_pinged.then(|| (self.timing.pings, Arc::clone(&self.permits_pings)));

@@ -47,9 +47,9 @@ pub struct ListenOptions {
     pub listen: ListenAddress,
     /// The certificate of the server, and the CA of its clients.
     pub tls: TlsFiles,
-    /// Whether clients on the network may connect without TLS, or without a certificate.
+    /// Clients on the network may connect without TLS, or without a certificate.
     pub is_insecure: bool,
-    /// Whether the group of a Unix socket may open it.
+    /// The group of a Unix socket may open it.
     pub has_group_access: bool,
 }
 
@@ -63,7 +63,7 @@ pub enum ListenError {
         #[source]
         source: io::Error,
     },
-    /// Another process answers there.
+    /// Another process listens there.
     #[error("listen on {0}: another process listens there already")]
     InUse(ListenAddress),
     /// It is a file of another kind.
@@ -129,7 +129,7 @@ impl ServerCertificate {
     }
 }
 
-/// Serves drivers until `stop`, and calls in flight for a while longer. Tells `started` where.
+/// Serves drivers until `stop`, and calls in flight for a while longer. Sends the address to `started`.
 ///
 /// # Errors
 /// The address cannot be bound, or would be open to the network.

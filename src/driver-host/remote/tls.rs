@@ -56,7 +56,7 @@ pub enum TlsError {
 }
 
 impl TlsFiles {
-    /// Whether any is named.
+    /// No file is named.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }

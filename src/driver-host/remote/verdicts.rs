@@ -1,4 +1,4 @@
-//! The cache of a driver's answers about classes. A reconcile cannot wait for a call, so it gets the cached answer, and
+//! The cache of a driver's verdicts on classes. A reconcile cannot wait for a call, so it gets the cached verdict, and
 //! starts a call for the rest.
 
 use std::{

@@ -350,7 +350,7 @@ pub(super) fn broken_call(status: &tonic::Status) -> DriverError {
     DriverError::new(code, message)
 }
 
-/// Whether a status tells of the connection, such as that the driver got too many pings (GOAWAY with ENHANCE_YOUR_CALM). One
+/// A status concerns the connection, such as that the driver got too many pings (GOAWAY with ENHANCE_YOUR_CALM). One
 /// that the driver sent has no source.
 fn is_closed(status: &tonic::Status) -> bool {
     std::error::Error::source(status).is_some()

@@ -154,7 +154,7 @@ async fn until_ok<T>(call: impl AsyncFn() -> Result<T, DriverError>) -> T {
 
 type Answer<T> = Result<T, DriverError>;
 
-/// A driver with configured answers.
+/// A driver with configured results.
 struct Odd {
     vm: Mutex<Answer<Vm>>,
     list: VmsByProviderId,
