@@ -28,10 +28,10 @@ pub(crate) struct DriverSources<'a> {
 }
 
 impl DriverSources<'_> {
-    /// Opens all drivers, or only the one of `provider`.
+    /// Opens all drivers, or only that of `provider`.
     ///
     /// # Errors
-    /// There is none of `provider`, or a driver cannot be opened.
+    /// No driver has the name `provider`, or a driver cannot be opened.
     pub(crate) fn open(&self, provider: Option<&str>, guards: &DriverGuards) -> Result<DriverCatalogue, OpenError> {
         #[cfg(feature = "simulated")]
         let open = self
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::simulated_cloud::{CloudSimulator, SimulationSettings};
 
-    /// Opens the drivers, with the simulated cloud or without, and says what a class gets.
+    /// Opens the drivers, with the simulated cloud or without, and describes what a class gets.
     fn served(is_asked_for: bool, provider: Option<&str>) -> Result<String, String> {
         let cloud = || Ok(Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>);
         let sources = DriverSources {

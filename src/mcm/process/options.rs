@@ -27,7 +27,7 @@ pub(crate) struct ProcessOptions {
     pub diagnostics: MetricsAddress,
     /// The callers that may read `/explain` and `/configz` without authentication.
     pub readers: DiagnosticReaders,
-    /// Whether `/debug/pprof` is served.
+    /// The process serves `/debug/pprof`.
     pub profiling: bool,
     /// Rate limit of each client of the controllers.
     pub rate: RequestRate,
