@@ -1,13 +1,20 @@
-//! Limits on turns of phrase that make comments and docs hard to read. The ceilings are twice the rate of the worst of five
-//! well-kept code bases of the field (jj, linkerd2-proxy's policy controller, omicron, karpenter, Cluster API).
+//! Limits on turns of phrase that make comments and docs hard to read.
+//!
+//! Comments are counted in each room, because an average hides a room with many turns: a room is a crate, a cloud of
+//! `src/drivers`, a folder of `src/mcm`, or a folder beside `src`. The ceilings are rates of the worst of the well-kept code bases
+//! of the field (jj, linkerd2-proxy's policy controller, omicron, karpenter, Cluster API), or twice that where a turn is rare.
+//! Docs are counted as a whole, and their ceilings are twice the worst rate.
 //!
 //! Rates of comments are per 1,000 comment lines of at least three words, rates of docs per 1,000 sentences of at least three
 //! words. Code, text in backticks, headings and heads of tables do not count.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
+
+use crate::PRODUCT;
 
 /// Folders without prose of the project.
 const SKIPPED: [&str; 3] = ["target", "node_modules", "vendor"];
@@ -15,63 +22,110 @@ const SKIPPED: [&str; 3] = ["target", "node_modules", "vendor"];
 const PAGES: [&str; 4] = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
 /// The fewest words of a line or sentence that counts.
 const FEWEST_WORDS: usize = 3;
+/// The fewest lines of a room that has ceilings.
+const FEWEST_LINES: usize = 100;
+/// The occurrences that a room may have in any case.
+const ALWAYS_ALLOWED: usize = 1;
 /// The longest average sentence of a page, in words.
 const LONGEST_SENTENCE: f64 = 20.0;
 /// The most places that a failure lists.
 const MOST_PLACES: usize = 40;
 
-const PATTERNS: [Pattern; 7] = [
+const PATTERNS: [Pattern; 10] = [
     Pattern {
-        name: "begins with What, Who, Whose, Which or Those",
+        name: "what",
         position: Position::Start,
         phrases: &["what", "who", "whose", "which", "those"],
-        ceiling: 1.8,
+        in_comments: 1.3,
+        in_docs: Some(1.8),
     },
     Pattern {
-        name: "nobody, somebody, everybody",
+        name: "nobody",
         position: Position::Anywhere,
         phrases: &["nobody", "somebody", "everybody"],
-        ceiling: 0.2,
+        in_comments: 0.2,
+        in_docs: Some(0.2),
     },
     Pattern {
-        name: "goes, stands, comes, gone",
+        name: "goes",
         position: Position::Anywhere,
         phrases: &["goes", "stands", "comes", "gone"],
-        ceiling: 10.0,
+        in_comments: 6.5,
+        in_docs: Some(10.0),
     },
     Pattern {
-        name: "that one, the one, those that",
+        name: "the one",
         position: Position::Anywhere,
         phrases: &["that one", "the one", "those that"],
-        ceiling: 4.8,
+        in_comments: 3.5,
+        in_docs: Some(4.8),
     },
     Pattern {
-        name: "of its own, of their own",
+        name: "of its own",
         position: Position::Anywhere,
         phrases: &["of its own", "of their own"],
-        ceiling: 2.4,
+        in_comments: 2.4,
+        in_docs: Some(2.4),
     },
     Pattern {
-        name: "tells, says, knows, wants, forgets",
+        name: "says",
         position: Position::Anywhere,
-        phrases: &["tells", "says", "knows", "wants", "forgets"],
-        ceiling: 42.0,
+        phrases: &["tells", "says", "asks", "learns", "knows", "wants", "forgets"],
+        in_comments: 4.0,
+        in_docs: Some(42.0),
+    },
+    Pattern { name: "too", position: Position::EndAfterComma, phrases: &["too"], in_comments: 0.8, in_docs: Some(0.8) },
+    Pattern { name: "whether", position: Position::Start, phrases: &["whether"], in_comments: 3.8, in_docs: None },
+    Pattern {
+        name: "is none",
+        position: Position::Anywhere,
+        phrases: &["is none", "has none"],
+        in_comments: 2.0,
+        in_docs: None,
     },
     Pattern {
-        name: "\", too\" at the end of a sentence",
-        position: Position::EndAfterComma,
-        phrases: &["too"],
-        ceiling: 0.8,
+        name: "sees",
+        position: Position::Anywhere,
+        phrases: &["sees", "looks", "judges", "answers"],
+        in_comments: 4.7,
+        in_docs: None,
     },
 ];
 
+/// The occurrences of patterns in rooms that are above a ceiling. The numbers only fall: lower one in the commit that rewords a
+/// comment. Those of `insight` are the descriptions in `docs/reference/*.schema.json`.
+const EXCEPTIONS: [(&str, &[(&str, usize)]); 16] = [
+    ("capi", &[("goes", 13), ("says", 5), ("the one", 5), ("whether", 63)]),
+    ("conversion", &[("is none", 8), ("the one", 6), ("what", 3), ("whether", 42)]),
+    ("driver", &[("is none", 8), ("says", 14), ("sees", 21), ("the one", 8), ("what", 5), ("whether", 27)]),
+    ("drivers/alicloud", &[("goes", 3), ("is none", 3), ("says", 4), ("sees", 4), ("whether", 7)]),
+    ("drivers/aws", &[("goes", 13), ("is none", 4), ("says", 17), ("sees", 9), ("the one", 4), ("whether", 15)]),
+    (
+        "drivers/azure",
+        &[("goes", 6), ("is none", 8), ("says", 18), ("sees", 6), ("the one", 3), ("what", 3), ("whether", 15)],
+    ),
+    ("drivers/equinix-metal", &[("goes", 3), ("is none", 3), ("says", 7), ("sees", 2), ("the one", 4), ("whether", 5)]),
+    ("drivers/gcp", &[("goes", 9), ("is none", 3), ("of its own", 3), ("says", 17), ("sees", 9), ("whether", 19)]),
+    ("drivers/kubevirt", &[("is none", 5), ("sees", 5), ("whether", 12)]),
+    ("drivers/metal-stack", &[("goes", 3), ("is none", 4), ("says", 10), ("sees", 4), ("whether", 6)]),
+    ("drivers/openstack", &[("goes", 15), ("is none", 8), ("says", 14), ("sees", 5), ("whether", 16)]),
+    ("drivers/vsphere", &[("is none", 5), ("sees", 7), ("whether", 16)]),
+    ("drivers/yandex", &[("is none", 8), ("sees", 5), ("whether", 6)]),
+    ("insight", &[("what", 4)]),
+    ("runtime", &[("is none", 4), ("says", 13), ("sees", 15), ("the one", 7), ("whether", 33)]),
+    ("tests", &[("is none", 5), ("says", 25), ("sees", 51), ("the one", 12), ("what", 8), ("whether", 22)]),
+];
+
 struct Pattern {
+    /// One of the phrases.
     name: &'static str,
     position: Position,
     /// Words in lower case, separated by single spaces.
     phrases: &'static [&'static str],
-    /// Occurrences per 1,000.
-    ceiling: f64,
+    /// Occurrences per 1,000 lines of a room.
+    in_comments: f64,
+    /// Occurrences per 1,000 sentences of all pages; `None` for any number.
+    in_docs: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -83,18 +137,69 @@ enum Position {
     EndAfterComma,
 }
 
+/// The places of each pattern that is above its ceiling in a room, by room and name of the pattern.
+type Excesses = BTreeMap<String, BTreeMap<&'static str, Vec<String>>>;
+
 #[test]
-fn comments_stay_below_the_limits_of_prose() {
+fn comments_of_each_room_stay_below_the_limits_of_prose() {
     let files = files("rs", &|_| true);
     assert!(files.len() > 500, "only {} source files were found", files.len());
     let texts: Vec<Text> = files.iter().map(|file| Text::of_comments(file, &read(file))).collect();
-    check(&texts, |text| text.lines);
+    let problems = differences(&excesses_in(&texts), &EXCEPTIONS);
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn each_room_is_counted_alone() {
+    let plain = "/// Counts the machines.\nfn a() {}\n";
+    let turns = "/// Whether it runs now.\nfn b() {}\n";
+    let text = |file: &str, plains: usize, faults: usize| {
+        Text::of_comments(Path::new(file), &(plain.repeat(plains) + &turns.repeat(faults)))
+    };
+    let texts = [
+        text("src/drivers/one/lib.rs", 98, 1),
+        text("src/drivers/one/tests/a.rs", 0, 1),
+        text("src/drivers/two/lib.rs", 5_000, 0),
+        text("src/mcm/cli/mod.rs", 97, 2),
+        text("src/mcm/process/mod.rs", 1_000, 3),
+        text("src/mcm/main.rs", 1_000, 0),
+        text("tests/a.rs", 597, 3),
+    ];
+    let found = excesses_in(&texts);
+    let places = ["src/drivers/one/lib.rs:197: whether", "src/drivers/one/tests/a.rs:1: whether"];
+    assert_eq!(found["drivers/one"]["whether"], places);
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["drivers/one", "tests"]);
+    assert_eq!(found["tests"]["whether"].len(), 3);
+}
+
+#[test]
+fn an_exception_has_the_exact_number() {
+    let turns = "/// Whether it runs now.\nfn b() {}\n";
+    let found = excesses_in(&[Text::of_comments(Path::new("src/api/a.rs"), &turns.repeat(100))]);
+    assert_eq!(differences(&found, &[("api", &[("whether", 100)])]), [""; 0]);
+    assert_eq!(differences(&found, &[("api", &[("whether", 101)])]), [r#"("api", &[("whether", 100)]),"#]);
+    let more = differences(&found, &[("api", &[("whether", 99)])]);
+    assert_eq!(more.len(), 1 + MOST_PLACES);
+    assert_eq!(more[..2], [r#"("api", &[("whether", 100)]),"#, "  src/api/a.rs:1: whether"]);
+    let none = excesses_in(&[]);
+    assert_eq!(differences(&none, &[("api", &[("whether", 100)])]), [r#"("api", &[]),"#]);
 }
 
 #[test]
 fn docs_stay_below_the_limits_of_prose() {
     let texts: Vec<Text> = pages().iter().map(|file| Text::of_page(file, &read(file))).collect();
-    check(&texts, |text| text.sentences().count());
+    let size: usize = texts.iter().map(|text| text.sentences().count()).sum();
+    let mut problems = Vec::new();
+    for pattern in &PATTERNS {
+        let Some(ceiling) = pattern.in_docs else { continue };
+        let places: Vec<String> = texts.iter().flat_map(|text| text.places(pattern)).collect();
+        let rate = places.len() as f64 * 1000.0 / size as f64;
+        if rate > ceiling {
+            problems.push(format!("{}: {rate:.1} per 1,000 of {size}, at most {ceiling}", pattern.name));
+            problems.extend(places.into_iter().take(MOST_PLACES).map(|place| format!("  {place}")));
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
 #[test]
@@ -119,6 +224,10 @@ fn each_pattern_is_found_in_comments() {
         ("// The driver says so.", 5),
         ("/// Counts pods, too.", 6),
         ("/// - first entry, too\n/// - second entry", 6),
+        ("// A driver that learns of pods.", 5),
+        ("/// Whether it runs.", 7),
+        ("/// Its Lease; `None` if there\n/// is none.", 8),
+        ("// The set looks for Nodes.", 9),
     ] {
         let text = Text::of_comments(Path::new("a.rs"), &format!("fn a() {{}}\n{comment}\nfn b() {{}}\n"));
         let found: Vec<usize> =
@@ -157,18 +266,58 @@ fn sentences_of_a_page_end_at_stops_cells_and_items() {
     assert_eq!(text.sentences().collect::<Vec<_>>(), [4, 3, 4, 7, 3]);
 }
 
-fn check(texts: &[Text], size: impl Fn(&Text) -> usize) {
-    let size: usize = texts.iter().map(size).sum();
-    let mut problems = Vec::new();
-    for pattern in &PATTERNS {
-        let places: Vec<String> = texts.iter().flat_map(|text| text.places(pattern)).collect();
-        let rate = places.len() as f64 * 1000.0 / size as f64;
-        if rate > pattern.ceiling {
-            problems.push(format!("{}: {rate:.1} per 1,000 of {size}, at most {}", pattern.name, pattern.ceiling));
-            problems.extend(places.into_iter().take(MOST_PLACES).map(|place| format!("  {place}")));
+fn excesses_in(texts: &[Text]) -> Excesses {
+    let mut rooms = BTreeMap::<String, Vec<&Text>>::new();
+    for text in texts {
+        rooms.entry(room_of(&text.file)).or_default().push(text);
+    }
+    let mut excesses = Excesses::new();
+    for (room, texts) in rooms {
+        let lines: usize = texts.iter().map(|text| text.lines).sum();
+        if lines < FEWEST_LINES {
+            continue;
+        }
+        for pattern in &PATTERNS {
+            let places: Vec<String> = texts.iter().flat_map(|text| text.places(pattern)).collect();
+            let allowed = (pattern.in_comments * lines as f64 / 1000.0).max(ALWAYS_ALLOWED as f64);
+            if places.len() as f64 > allowed {
+                excesses.entry(room.clone()).or_default().insert(pattern.name, places);
+            }
         }
     }
-    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    excesses
+}
+
+/// The exceptions that differ from the found numbers, as they have to be, with the places of patterns above them.
+fn differences(found: &Excesses, exceptions: &[(&str, &[(&str, usize)])]) -> Vec<String> {
+    let limits: BTreeMap<&str, BTreeMap<&str, usize>> =
+        exceptions.iter().map(|(room, limits)| (*room, limits.iter().copied().collect())).collect();
+    let rooms: BTreeSet<&str> = found.keys().map(String::as_str).chain(limits.keys().copied()).collect();
+    let mut differences = Vec::new();
+    for room in rooms {
+        let found = found.get(room).into_iter().flatten();
+        let limits = limits.get(room).cloned().unwrap_or_default();
+        let counts: BTreeMap<&str, usize> = found.clone().map(|(name, places)| (*name, places.len())).collect();
+        if counts == limits {
+            continue;
+        }
+        differences.push(format!("(\"{room}\", &{:?}),", counts.iter().collect::<Vec<_>>()));
+        let above = found.filter(|(name, places)| places.len() > limits.get(*name).copied().unwrap_or_default());
+        let places = above.flat_map(|(_, places)| places.iter().take(MOST_PLACES));
+        differences.extend(places.map(|place| format!("  {place}")));
+    }
+    differences
+}
+
+/// A crate, a cloud of `src/drivers`, a folder of `src/mcm`, or a folder beside `src`.
+fn room_of(file: &Path) -> String {
+    let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
+    match parts[..] {
+        ["src", "drivers", cloud, ..] => format!("drivers/{cloud}"),
+        ["src", PRODUCT, folder, _, ..] => format!("{PRODUCT}/{folder}"),
+        ["src", room, ..] | [room, ..] => room.to_owned(),
+        [] => String::new(),
+    }
 }
 
 fn root() -> &'static Path {
