@@ -64,7 +64,7 @@ impl DriverTester {
         Ok((vm.provider_id, vm.node_name))
     }
 
-    /// The name and the state of the VM of a Machine.
+    /// The provider ID and the Node name of the VM of a Machine.
     ///
     /// # Errors
     /// The driver's.
