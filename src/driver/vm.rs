@@ -25,6 +25,14 @@ pub struct Vm {
     pub halted: Option<String>,
 }
 
+impl Vm {
+    /// The VM as its creation returns it: the state says that it was created.
+    #[must_use]
+    pub fn as_created(self) -> Self {
+        Self { last_known_state: Some(format!("Created {}", self.provider_id)), ..self }
+    }
+}
+
 /// A VM in a list of the VMs of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedVm {

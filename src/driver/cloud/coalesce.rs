@@ -20,27 +20,28 @@ use futures::{
 };
 use parking_lot::Mutex;
 
-/// Joins look-ups with the same key `K` for a short time and sends the names that they look for in one request.
-pub struct LookupCoalescer<K, T: Clone> {
+/// Joins look-ups with the same key `K` for a short time and sends the names `N` that they look for in one request.
+pub struct LookupCoalescer<K, T: Clone, N = String> {
     window: Duration,
     /// Answers do not age.
     is_of_facts: bool,
-    waiting: Arc<Mutex<HashMap<K, PendingRequest<T>>>>,
+    waiting: Arc<Mutex<HashMap<K, PendingRequest<T, N>>>>,
     numbers: AtomicU64,
 }
 
 /// A request that has not been sent.
-struct PendingRequest<T: Clone> {
+struct PendingRequest<T: Clone, N> {
     number: u64,
-    names: Arc<Mutex<BTreeSet<String>>>,
+    names: Arc<Mutex<BTreeSet<N>>>,
     /// Cannot be upgraded once all waiters are dropped.
     answer: WeakShared<BoxFuture<'static, T>>,
 }
 
-impl<K, T> LookupCoalescer<K, T>
+impl<K, T, N> LookupCoalescer<K, T, N>
 where
     K: Clone + Eq + Hash + Send + 'static,
     T: Clone + Send + Sync + 'static,
+    N: Ord + Send + 'static,
 {
     /// Look-ups wait for others for `window`.
     pub fn new(window: Duration) -> Self {
@@ -53,7 +54,7 @@ where
     }
 
     /// The answer of a request that is sent after this call and includes `name`.
-    pub async fn look_up<F>(&self, key: K, name: String, send: impl FnOnce(BTreeSet<String>) -> F + Send + 'static) -> T
+    pub async fn look_up<F>(&self, key: K, name: N, send: impl FnOnce(BTreeSet<N>) -> F + Send + 'static) -> T
     where
         F: Future<Output = T> + Send,
     {
@@ -63,8 +64,8 @@ where
     fn join<F>(
         &self,
         key: K,
-        name: String,
-        send: impl FnOnce(BTreeSet<String>) -> F + Send + 'static,
+        name: N,
+        send: impl FnOnce(BTreeSet<N>) -> F + Send + 'static,
     ) -> Shared<BoxFuture<'static, T>>
     where
         F: Future<Output = T> + Send,

@@ -8,6 +8,7 @@
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
@@ -162,15 +163,6 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
         running.await
     }
 
-    /// Waits until no request for a Machine is under way.
-    pub async fn settled(&self, machine: &Machine) {
-        let running = self.running.lock().get(MachineIdentity::from_machine(machine).uid).cloned();
-        if let Some(running) = running {
-            // Its caller gets the outcome.
-            drop(running.await);
-        }
-    }
-
     /// The result of `look` for what exists of a Machine, after the end of a creation that runs. That it is absent counts only if
     /// no earlier request could be carried out when the look-up began: the cloud may do so while the look-up is under way.
     ///
@@ -183,12 +175,40 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
         is_absent: impl FnOnce(&T) -> bool,
     ) -> Result<T, DriverError> {
         self.settled(&request.machine).await;
-        let is_certain = no_creation_may_run(&self.unknown, &self.announced, self.settles, request);
+        let certainty = self.certainty(request);
         let found = look.await?;
         if is_absent(&found) {
-            is_certain?;
+            certainty?;
         }
         Ok(found)
+    }
+}
+
+/// What is known of the creations of Machines, whatever their VMs are.
+#[async_trait]
+pub trait CreationLedger: Send + Sync {
+    /// Waits until no request for a Machine is under way.
+    async fn settled(&self, machine: &Machine);
+
+    /// Whether an absence that a look-up from now on shows is certain.
+    ///
+    /// # Errors
+    /// [`Code::Unavailable`]: an earlier request may still create the VM.
+    fn certainty(&self, request: &MachineRequest) -> Result<(), DriverError>;
+}
+
+#[async_trait]
+impl<V: Clone + Send + Sync + 'static> CreationLedger for VmCreations<V> {
+    async fn settled(&self, machine: &Machine) {
+        let running = self.running.lock().get(MachineIdentity::from_machine(machine).uid).cloned();
+        if let Some(running) = running {
+            // Its caller gets the outcome.
+            drop(running.await);
+        }
+    }
+
+    fn certainty(&self, request: &MachineRequest) -> Result<(), DriverError> {
+        no_creation_may_run(&self.unknown, &self.announced, self.settles, request)
     }
 }
 

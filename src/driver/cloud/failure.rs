@@ -125,6 +125,13 @@ impl CloudFailure {
         };
         DriverError::new(self.code(), format!("{what} failed: {}", safe_text(&text, secret)))
     }
+
+    /// The same for a list. A list that is not found says nothing about its entries, so it is not their absence.
+    pub fn error_of_list(&self, what: &str, secret: &SecretData) -> DriverError {
+        let error = self.error(what, secret);
+        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
+        DriverError { code, ..error }
+    }
 }
 
 /// An answer that cannot be read may come from something between us and the cloud.

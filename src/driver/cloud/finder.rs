@@ -1,7 +1,7 @@
 //! The VM of a Machine: rules against two VMs for one Machine, and against one VM for two Machines.
 
 use super::wanted::MachineIdentity;
-use crate::{Code, DriverError};
+use crate::{Code, DriverError, ListedVm};
 
 /// The owner of a VM, by its markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,25 @@ pub trait CloudVm {
 
     /// Whose VM it is, by its tags or labels.
     fn belonging(&self, scope: &Self::Scope) -> VmOwnership;
+
+    /// The marker of its owner. VMs of the reference have none.
+    fn owner(&self) -> Option<&str>;
+
+    /// The VM as a list shows it.
+    fn listed(&self) -> ListedVm {
+        ListedVm::new(self.machine_name(), self.owner().map(str::to_owned))
+    }
+
+    /// Whether lists and look-ups by name show it. A copy that another program made, and a VM that another infrastructure
+    /// provider has taken over, are known by their ID alone.
+    fn is_listed(&self, _: &Self::Scope) -> bool {
+        true
+    }
+
+    /// Whether the cloud shows it although its deletion is under way. It is there to be waited for, and is no VM otherwise.
+    fn is_leaving(&self) -> bool {
+        false
+    }
 }
 
 /// The VMs that were created for a Machine: those of the class with its name that are not marked as of another UID.

@@ -1,5 +1,7 @@
 //! Tools that drivers of real clouds share.
 //!
+//! - **The protocol.** A [`CloudDriver`] is the [`Driver`](crate::Driver) of a cloud that has [`CloudOperations`] and, for each class
+//!   with its Secret, a [`CloudSession`].
 //! - **Requests.** [`Rest`] sends JSON to one URL, [`Http`] anything over HTTP, with time-outs, sizes and repetition ([`Limits`]). [`Connections`]
 //!   have the [`TlsOptions`] of an account. A [`Limiter`] keeps to the rate of a cloud that throttles; [`Requests`] measures. [`Pages`] are lists
 //!   that come page by page. A [`Coalescer`] joins look-ups that wait at the same time.
@@ -17,6 +19,7 @@
 //!   in [`crate::spec`].
 
 mod absences;
+mod access;
 mod answer;
 mod class;
 mod client;
@@ -30,9 +33,11 @@ mod http;
 mod jwt;
 mod limiter;
 mod markers;
+mod operations;
 mod pace;
 mod pages;
 mod provider_id;
+mod query;
 mod recent;
 mod requests;
 mod rest;
@@ -45,11 +50,12 @@ mod user_data;
 mod wanted;
 
 pub use absences::{AbsenceCache, AbsenceLookup};
+pub use access::{CloudAccess, LoginCache, MOST_LOGINS};
 pub use answer::HttpAnswer;
 pub use class::{check_provider, driver_of};
 pub use client::{HttpClient, HttpLimits, LARGEST, causes, failed, find, pause_of, retry_after};
 pub use coalesce::LookupCoalescer;
-pub use creations::{UnfinishedCreation, VmCreations};
+pub use creations::{CreationLedger, UnfinishedCreation, VmCreations};
 pub use credential_file::read_credential_file;
 pub use failure::CloudFailure;
 pub use fields::{choice, filled, is_word, known, number, required_known};
@@ -58,9 +64,11 @@ pub use http::code_of_status;
 pub use jwt::{JwtAlgorithm, JwtKey};
 pub use limiter::{AccountLimiters, AdaptiveLimiter};
 pub use markers::{ClassMarkers, MarkerNames};
+pub use operations::{CloudDriver, CloudOperations, CloudSession};
 pub use pace::{PollTiming, until_done};
 pub use pages::PageCollector;
 pub use provider_id::ProviderIds;
+pub use query::{VmLookups, VmQuery};
 pub use recent::LruCache;
 pub use requests::RequestReporter;
 pub use rest::{BearerToken, CallEffect, FailureOf, RequestAuthenticator, RestCall, RestClient, UnsignedRequest};

@@ -1,5 +1,6 @@
 //! Provider IDs: the cloud's own name of a VM, and the form in which Machines and Nodes hold it.
 
+use super::fields::is_word;
 use crate::{code::Code, error::DriverError};
 use mcm_api::machine::Machine;
 
@@ -46,6 +47,20 @@ impl ProviderIds {
             );
             DriverError::new(Code::InvalidArgument, message)
         })
+    }
+
+    /// The native ID in that of a Machine, if it has one: letters, digits and hyphens, so that it cannot lead a URL elsewhere.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`]: it is one of another cloud, or has other characters.
+    pub fn word_of_machine<'a>(&self, machine: &'a Machine) -> Result<Option<&'a str>, DriverError> {
+        let Some([id]) = self.of_machine(machine)? else { return Ok(None) };
+        if !is_word(id) {
+            let name = machine.metadata.name.as_deref().unwrap_or_default();
+            let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
+            return Err(DriverError::new(Code::InvalidArgument, message));
+        }
+        Ok(Some(id))
     }
 }
 

@@ -218,6 +218,18 @@ impl RestClient {
         self.attempts(call, |answer| answer.json()).await
     }
 
+    /// The value in the answer of a call; `None` if the cloud says that there is none.
+    ///
+    /// # Errors
+    /// The last failure, if no attempt succeeded.
+    pub async fn find<T: DeserializeOwned>(&self, call: &RestCall<'_>) -> Result<Option<T>, CloudFailure> {
+        match self.call(call).await {
+            Ok(found) => Ok(Some(found)),
+            Err(failure) if failure.code() == Code::NotFound => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// The answer of a call, whose status is a success.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Code, Driver, DriverCapabilities, DriverError, ListedVm, MachineRequest, SecretData, Vm, VmsByProviderId,
+    Code, Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm, VmsByProviderId,
     cloud::{
         CloudVm, MachineIdentity, ProviderIds, VmOwnership, check_provider, created_for, idempotency_token, known_as,
         only,
@@ -86,6 +86,10 @@ impl CloudVm for Row {
 
     fn belonging(&self, cluster: &str) -> VmOwnership {
         if self.cluster == cluster { VmOwnership::Ours } else { VmOwnership::Foreign }
+    }
+
+    fn owner(&self) -> Option<&str> {
+        Some(&self.owner)
     }
 }
 
@@ -178,7 +182,7 @@ impl Driver for TinyDriver {
 
     async fn list(&self, class: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
         let cluster = Spec::cluster_of(class)?;
-        let listed = |row: &Row| (row.vm().provider_id, ListedVm::new(&row.machine, Some(row.owner.clone())));
+        let listed = |row: &Row| (row.vm().provider_id, row.listed());
         Ok(self.with_rows(|rows, _| rows.values().filter(|row| row.cluster == cluster).map(listed).collect()))
     }
 

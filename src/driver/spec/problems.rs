@@ -55,6 +55,13 @@ impl ClassProblems {
         push(&mut self.differences, path.into(), text.into());
     }
 
+    /// Adds the error of a check of the Secret of the class.
+    pub fn secret<T>(&mut self, checked: Result<T, DriverError>) {
+        if let Err(error) = checked {
+            self.error("Secret", error.message);
+        }
+    }
+
     /// Adds an error: the field at the path has another value than expected.
     pub fn expected(&mut self, path: impl Into<String>, expected: &str, found: &str) {
         self.error(path, format!("expected {expected}, found {found}"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
-    ListedVm, Vm,
+    Vm,
     cloud::{CloudVm, VmOwnership},
 };
 use serde::Deserialize;
@@ -148,10 +148,6 @@ impl Instance {
         scope.tags().iter().all(|(key, value)| self.tags.get(*key).is_some_and(|own| own == value))
     }
 
-    pub fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.name, self.tags.get(OWNER_TAG).cloned())
-    }
-
     pub fn vm(&self, region: &str) -> Vm {
         let node_name = node_name(&self.id);
         let addresses = self.addresses.iter().map(|(kind, address)| (*kind, address.as_str()));
@@ -185,6 +181,10 @@ impl CloudVm for Instance {
 
     fn machine_uid(&self) -> Option<&str> {
         self.tags.get(UID_TAG).map(String::as_str)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.tags.get(OWNER_TAG).map(String::as_str)
     }
 
     fn belonging(&self, scope: &Scope) -> VmOwnership {

@@ -31,7 +31,7 @@ use mcm_driver::{
     Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
     SecretData, SecretPolicy, Vm, VmsByProviderId,
     cloud::{
-        AbsenceCache, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient,
+        AbsenceCache, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient,
         TlsClientCache, TlsOptions, check_provider, idempotency_token, only, until_done,
     },
     inspection::ResourceFinding,

@@ -10,7 +10,7 @@ use super::{
     spec::{MARKERS, Scope, Spec},
 };
 use mcm_driver::{
-    ListedVm, Vm,
+    Vm,
     cloud::{CloudVm, MachineIdentity, VmOwnership},
 };
 
@@ -79,11 +79,6 @@ impl Instance {
             private_address: private_address(instance),
             zone: filled(zone).map(str::to_owned),
         })
-    }
-
-    /// The instance as a list shows it.
-    pub(super) fn listed(&self) -> ListedVm {
-        ListedVm::new(self.machine_name(), self.tags.get(OWNER_TAG).cloned())
     }
 
     /// Whether it is one of the class and exists. EC2 filters by the same rules; other clouds with its API may not.
@@ -173,6 +168,10 @@ impl CloudVm for Instance {
 
     fn machine_uid(&self) -> Option<&str> {
         self.tags.get(UID_TAG).map(String::as_str)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.tags.get(OWNER_TAG).map(String::as_str)
     }
 
     /// An instance that is gone belongs to its class as before.

@@ -262,6 +262,10 @@ impl CloudVm for Resource {
         value_of(self.tags.as_ref()?, UID_TAG)
     }
 
+    fn owner(&self) -> Option<&str> {
+        self.tags.as_ref().and_then(|tags| value_of(tags, OWNER_TAG))
+    }
+
     fn belonging(&self, scope: &Scope) -> VmOwnership {
         belonging_of(self.tags.iter().flatten().map(|(key, _)| key.as_str()), scope)
     }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
-    ListedVm, Vm,
+    Vm,
     cloud::{CloudVm, VmOwnership},
 };
 use serde::{Deserialize, Deserializer};
@@ -71,11 +71,6 @@ impl Device {
         IDS.node_form(&self.metro.code, &self.id)
     }
 
-    /// The device as a list shows it.
-    pub fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.hostname, self.value_of(OWNER_TAG).map(str::to_owned))
-    }
-
     pub fn vm(&self) -> Vm {
         Vm {
             provider_id: self.provider_id(),
@@ -122,6 +117,10 @@ impl CloudVm for Device {
 
     fn machine_uid(&self) -> Option<&str> {
         self.value_of(UID_TAG)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.value_of(OWNER_TAG)
     }
 
     /// A device without the markers of any cluster belongs to mcm only with the UID of a Machine: a project has devices of other

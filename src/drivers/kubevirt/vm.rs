@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
-    Code, DriverError, ListedVm, SecretData, Vm,
+    Code, DriverError, SecretData, Vm,
     cloud::{CloudVm, VmOwnership, safe_text},
 };
 use serde::Deserialize;
@@ -143,11 +143,6 @@ impl VirtualMachine {
         before(Instant::now(), self.metadata.deletion_timestamp.unwrap_or(now), now)
     }
 
-    /// The VM as a list shows it.
-    pub fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.metadata.name, self.metadata.labels.get(OWNER_LABEL).cloned())
-    }
-
     /// Its Node registers under its name. `zone` is that of the class.
     pub fn vm(&self, zone: &str) -> Vm {
         let name = &self.metadata.name;
@@ -180,6 +175,10 @@ impl CloudVm for VirtualMachine {
 
     fn machine_uid(&self) -> Option<&str> {
         self.metadata.labels.get(UID_LABEL).map(String::as_str)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.metadata.labels.get(OWNER_LABEL).map(String::as_str)
     }
 
     fn belonging(&self, scope: &Scope) -> VmOwnership {

@@ -12,35 +12,11 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{CloudFailure, RestCall, RestClient},
-    code::Code,
+    cloud::{CloudFailure, RestCall, RestClient, VmQuery},
 };
 
-/// A machine that a look-up asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Asked {
-    Name(String),
-    Id(String),
-}
-
-impl Asked {
-    /// As a text, by which look-ups are joined.
-    pub fn key(&self) -> String {
-        match self {
-            Self::Name(name) => format!("name/{name}"),
-            Self::Id(id) => format!("id/{id}"),
-        }
-    }
-
-    fn of_key(key: &str) -> Option<Self> {
-        let (kind, text) = key.split_once('/')?;
-        let text = text.to_owned();
-        Some(if kind == "id" { Self::Id(text) } else { Self::Name(text) })
-    }
-}
-
 /// The answer of a look-up.
-pub(super) struct Seen {
+pub(super) struct FoundServers {
     pub servers: Vec<Server>,
     /// All machines of the cluster were asked for, so one with other tags is not among them.
     pub is_of_cluster: bool,
@@ -56,16 +32,15 @@ pub(super) struct Api {
 
 impl Api {
     /// The machines that were asked for, and maybe others: one by its name or ID, several by their cluster.
-    pub async fn look(&self, scope: &Scope, asked: &BTreeSet<String>) -> Result<Seen, DriverError> {
-        let only = asked.first().filter(|_| asked.len() == 1).and_then(|key| Asked::of_key(key));
-        let filter = match only {
-            Some(Asked::Id(id)) => json!({"id": id, "allocation_project": scope.project}),
-            Some(Asked::Name(name)) => {
+    pub async fn look(&self, scope: &Scope, asked: &BTreeSet<VmQuery>) -> Result<FoundServers, DriverError> {
+        let filter = match VmQuery::only(asked) {
+            Some(VmQuery::Id(id)) => json!({"id": id, "allocation_project": scope.project}),
+            Some(VmQuery::Name(name)) => {
                 json!({"allocation_name": name, "allocation_project": scope.project, "tags": [scope.tag()]})
             }
-            None => return Ok(Seen { servers: self.of_cluster(scope).await?, is_of_cluster: true }),
+            None => return Ok(FoundServers { servers: self.of_cluster(scope).await?, is_of_cluster: true }),
         };
-        Ok(Seen { servers: self.find(filter).await?, is_of_cluster: false })
+        Ok(FoundServers { servers: self.find(filter).await?, is_of_cluster: false })
     }
 
     /// All machines and firewalls of a cluster.
@@ -75,12 +50,7 @@ impl Api {
 
     async fn find(&self, filter: Value) -> Result<Vec<Server>, DriverError> {
         let call = RestCall::read("machine_find", Method::POST, &["v1", "machine", "find"]).with(filter);
-        self.rest.call(&call).await.map_err(|failure| {
-            let error = self.error(&failure, "machine.find");
-            // A list that is not found says nothing about its machines.
-            let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-            DriverError { code, ..error }
-        })
+        self.rest.call(&call).await.map_err(|failure| failure.error_of_list("machine.find", &self.secret))
     }
 
     /// Allocates a machine. The request has no idempotency token, so it is repeated only if it certainly had no effect.
@@ -93,11 +63,9 @@ impl Api {
     /// a new look-up, because another Machine may have the server meanwhile.
     pub async fn free(&self, id: &str) -> Result<bool, DriverError> {
         let path = ["v1", "machine", id, "free"];
-        match self.rest.call::<Freed>(&RestCall::write("machine_free", Method::DELETE, &path)).await {
-            Ok(freed) => Ok(freed.allocation.is_none()),
-            Err(failure) if failure.code() == Code::NotFound => Ok(true),
-            Err(failure) => Err(self.error(&failure, &format!("machine.free of {id}"))),
-        }
+        let freed = self.rest.find::<Freed>(&RestCall::write("machine_free", Method::DELETE, &path)).await;
+        let freed = freed.map_err(|failure| self.error(&failure, &format!("machine.free of {id}")))?;
+        Ok(freed.is_none_or(|freed| freed.allocation.is_none()))
     }
 
     /// Replaces the tags of an allocated machine.
@@ -110,11 +78,8 @@ impl Api {
 
     /// The resource at a path. `None` if metal-api says that there is none.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DriverError> {
-        match self.rest.call(&RestCall::read("resource_get", Method::GET, path)).await {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) if failure.code() == Code::NotFound => Ok(None),
-            Err(failure) => Err(self.error(&failure, &format!("a look at {}", path.join("/")))),
-        }
+        let found = self.rest.find(&RestCall::read("resource_get", Method::GET, path)).await;
+        found.map_err(|failure| self.error(&failure, &format!("a look at {}", path.join("/"))))
     }
 
     /// How many machines of a size are free for a project; `None` if metal-api does not say.

@@ -24,38 +24,30 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
+use mcm_api::machine::{Machine, MachineClass};
+use mcm_driver::{
+    Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
+    cloud::{
+        AbsenceCache, CloudAccess, CloudDriver, CloudOperations, CloudSession, CreationLedger, LoginCache, LruCache,
+        MachineIdentity, RequestReporter, TlsOptions, VmCreations, VmLookups,
+    },
+    inspection::ResourceFinding,
+    spec::ClassProblems,
+};
 use tokio::time::{Instant, sleep};
 
 pub use self::names::NAME;
 use self::{
-    calls::Api,
+    calls::{Api, FoundServers},
     errors::failure_of,
     login::Login,
     names::{OWNER_TAG, UNLISTED_TAG},
     order::{Order, user_data},
     server::{Server, listing_tags},
-    session::{LookUps, Place, Session, look_ups},
-    spec::{Spec, cluster_of},
-};
-use mcm_api::machine::{Machine, MachineClass};
-use mcm_driver::{
-    cloud::{
-        AbsenceCache, HttpClient, HttpLimits, LruCache, MachineIdentity, RequestReporter, RestClient, TlsClientCache,
-        TlsOptions, VmCreations, check_provider, idempotency_token, only,
-    },
-    code::Code,
-    environment::{DriverEnvironment, OpenError},
-    error::DriverError,
-    guard::DriverObserver,
-    inspection::ResourceFinding,
-    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
-    secret_policy::SecretPolicy,
-    spec::ClassProblems,
-    vm::{Vm, VmsByProviderId},
+    session::{ServerPlace, Session},
+    spec::Spec,
 };
 
-/// More logins than any installation has.
-const MOST_LOGINS: usize = 256;
 /// Most allocations that were freed and are remembered until metal-api shows it.
 const MOST_FREED: usize = 10_000;
 
@@ -64,16 +56,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(MetalDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
-}
-
-/// How metal-api is called.
-#[derive(Clone)]
-struct Access {
-    limits: HttpLimits,
-    uses_proxy: bool,
-    secrets: SecretPolicy,
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(MetalStack::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits.
@@ -96,67 +81,27 @@ impl Default for Patience {
     }
 }
 
-/// The driver of metal-stack.
-struct MetalDriver {
+/// The machines of metal-stack.
+struct MetalStack {
     patience: Patience,
-    access: Access,
-    http: Arc<HttpClient>,
-    connections: TlsClientCache,
-    logins: LruCache<Login, Arc<RestClient>>,
-    look_ups: Arc<LookUps>,
+    logins: LoginCache<Login>,
+    look_ups: Arc<VmLookups<ServerPlace, FoundServers>>,
     creations: VmCreations<Server>,
-    absences: AbsenceCache<Place>,
+    absences: AbsenceCache<ServerPlace>,
     /// Allocations that were freed, and when.
     freed: LruCache<String, Instant>,
 }
 
-impl MetalDriver {
-    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
+impl MetalStack {
+    fn new(access: CloudAccess, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
-            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            logins: LruCache::new(MOST_LOGINS),
-            look_ups: look_ups(patience.window),
+            logins: LoginCache::new(access, requests),
+            look_ups: Arc::new(VmLookups::new(patience.window)),
             creations: VmCreations::new(patience.settles),
             absences: AbsenceCache::new(),
             freed: LruCache::new(MOST_FREED),
-            access,
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = Login::from_secret(secret, &self.access.secrets)?;
-        let rest = self.logins.get_or(&login, || self.rest(&login))?;
-        let api = Api { rest, secret: secret.clone() };
-        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
-    }
-
-    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
-        let client = self.connections.client(&TlsOptions::default())?;
-        let (url, slowest) = (login.url.clone(), self.access.limits.slowest);
-        Ok(Arc::new(RestClient::new(&self.http, client, url, login.authentication()?, slowest, failure_of)))
-    }
-
-    /// The allocated machines of a Machine: the machine with its provider ID or, without an ID, all that were created for it.
-    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Server>, DriverError> {
-        let machine = &*request.machine;
-        if !machine.spec.provider_id.is_empty() {
-            return Ok(session.known(machine).await?.into_iter().collect());
-        }
-        let wanted = MachineIdentity::from_machine(machine);
-        let looking = self.absences.look(session.place(), wanted);
-        let found = self.creations.find(request, session.created_for(wanted), Vec::is_empty).await?;
-        if found.is_empty() {
-            looking.found_none();
-        }
-        Ok(found)
     }
 
     /// Frees a machine, and waits until metal-api shows that it is free.
@@ -195,123 +140,80 @@ impl MetalDriver {
 }
 
 #[async_trait]
-impl Driver for MetalDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for MetalStack {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "machines of metal-stack";
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
-    }
-
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
-    }
-
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let login = Login::from_secret(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
-        if let Err(error) = login {
-            problems.error("Secret", error.message);
+    fn check_secret(&self, _: Spec, _: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        let login = Login::from_secret(secret, &self.logins.access.secrets);
+        problems.secret(login.and_then(|login| login.authentication()));
+        let user_data = user_data(secret);
+        if user_data.as_ref().is_ok_and(|data| data.is_empty()) {
+            problems.warning("Secret", "there are no userData: a machine without them does not become a Node");
         }
-        match user_data(secret) {
-            Err(error) => problems.error("Secret", error.message),
-            Ok("") => {
-                problems.warning("Secret", "there are no userData: a machine without them does not become a Node")
-            }
-            Ok(_) => {}
-        }
-        problems
+        problems.secret(user_data);
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let session = self.session(&request.class, &request.secret)?;
+    /// Machines of a project and a cluster are listed for all of its classes.
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        Some(spec.scope().ok()? == other.scope().ok()?)
+    }
+
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
+    }
+
+    async fn session(&self, spec: Spec, _: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let login = Login::from_secret(secret, &self.logins.access.secrets)?;
+        let open = || self.logins.rest(&TlsOptions::default(), &login.url, login.authentication()?, failure_of);
+        let api = Api { rest: self.logins.get_or(&login, open)?, secret: secret.clone() };
+        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    fn creations(&self) -> Option<&dyn CreationLedger> {
+        Some(&self.creations)
+    }
+
+    fn absences(&self) -> Option<&AbsenceCache<ServerPlace>> {
+        Some(&self.absences)
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
-        let order = Order {
-            spec: &session.spec,
-            scope: &session.scope,
-            wanted,
-            owner: &request.owner,
-            user_data: user_data(&request.secret)?,
-        };
-        let (order, api) = (order.body(), session.api.clone());
+        let (spec, scope, user_data) = (&session.spec, &session.scope, user_data(&request.secret)?);
+        let order = Order { spec, scope, wanted, owner: &request.owner, user_data }.body();
         self.creations.announce(request)?;
-        let is_absent = self.absences.take(session.place(), wanted);
-        let look = {
-            let (session, machine) = (session.clone(), Arc::clone(&request.machine));
-            async move {
-                if is_absent {
-                    return Ok(None);
-                }
-                let wanted = MachineIdentity::from_machine(&machine);
-                match session.created_for(wanted).await? {
-                    none if none.is_empty() => Ok(None),
-                    found => only(found, wanted.name).map(Some),
-                }
-            }
-        };
-        let allocate = {
-            let api = api.clone();
-            async move { api.allocate(order).await }
-        };
+        let (api, of_error) = (session.api.clone(), session.api.clone());
+        let allocate = async move { api.allocate(order).await };
         let what = format!("allocation of machine {}", wanted.name);
-        let server = self.creations.run(request, look, allocate, move |failure| api.error(failure, &what)).await?;
-        let vm = server.vm();
-        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+        let look = self.look_once(session, request);
+        let server = self.creations.run(request, look, allocate, move |failure| of_error.error(failure, &what)).await?;
+        Ok(server.vm().as_created())
     }
 
-    /// [`Code::Unimplemented`]: a machine needs nothing after its allocation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "machines of metal-stack are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        for server in self.find(&session, request).await? {
-            self.free(&session, request, &server).await?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        for server in self.find(session, request).await? {
+            self.free(session, request, &server).await?;
         }
         Ok(None)
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        Ok(only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?.vm())
-    }
-
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let all = session.api.of_cluster(&session.scope).await?;
-        let is_ours = |server: &&Server| {
-            let cluster = cluster_of(&server.tags);
-            server.is_machine() && !server.is_unlisted() && cluster == Some(session.scope.cluster.as_str())
-        };
-        Ok(all.iter().filter(is_ours).map(|server| (server.provider_id(), server.listed())).collect())
-    }
-
-    /// Machines of a project and a cluster are listed for all of its classes.
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] =
-            [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()).scope());
-        match (class, other) {
-            (Ok(class), Ok(other)) => class == other,
-            _ => true,
-        }
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret).err()).await)
-    }
-
     /// The cluster tag stays, because metal-stack's cloud controller manager goes by it.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let server = only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?;
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        server: Server,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let tags = if is_listed {
             server.tags_with(&listing_tags(&session.scope, &request.owner), &[UNLISTED_TAG])
         } else {
@@ -320,7 +222,7 @@ impl Driver for MetalDriver {
         session.api.set_tags(&server, &tags).await
     }
 
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data(secret).err()).await
     }
 }

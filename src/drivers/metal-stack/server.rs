@@ -73,11 +73,6 @@ impl Server {
         IDS.node_form(&self.partition.id, &self.id)
     }
 
-    /// The machine as a list shows it.
-    pub fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.allocation.hostname, self.value_of(OWNER_TAG).map(str::to_owned))
-    }
-
     pub fn vm(&self) -> Vm {
         Vm {
             provider_id: self.provider_id(),
@@ -131,6 +126,18 @@ impl CloudVm for Server {
 
     fn machine_uid(&self) -> Option<&str> {
         self.value_of(UID_TAG)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.value_of(OWNER_TAG)
+    }
+
+    fn listed(&self) -> ListedVm {
+        ListedVm::new(&self.allocation.hostname, self.owner().map(str::to_owned))
+    }
+
+    fn is_listed(&self, _: &Scope) -> bool {
+        !self.is_unlisted()
     }
 
     fn belonging(&self, scope: &Scope) -> VmOwnership {

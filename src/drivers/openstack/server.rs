@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
-    ListedVm, Vm,
+    Vm,
     cloud::{ClassMarkers, CloudVm, VmOwnership},
 };
 use serde::{Deserialize, Deserializer};
@@ -103,11 +103,6 @@ impl Server {
         IDS.node_form(region, &self.id)
     }
 
-    /// The server as a list shows it.
-    pub fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.name, self.metadata.get(OWNER_KEY).cloned())
-    }
-
     pub fn vm(&self, region: &str) -> Vm {
         Vm {
             provider_id: self.provider_id(region),
@@ -157,6 +152,10 @@ impl CloudVm for Server {
 
     fn machine_uid(&self) -> Option<&str> {
         self.metadata.get(UID_KEY).map(String::as_str).filter(|uid| !uid.is_empty())
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.metadata.get(OWNER_KEY).map(String::as_str)
     }
 
     /// A server without the markers of the class is left alone, unless mcm created it, which its UID shows.

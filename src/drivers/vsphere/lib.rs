@@ -40,8 +40,9 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     cloud::{
-        CloudFailure, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter,
-        SecretReader, TlsClientCache, VmCreations, VmOwnership, check_provider, idempotency_token, only, until_done,
+        CloudFailure, CloudVm, CreationLedger, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming,
+        RequestReporter, SecretReader, TlsClientCache, VmCreations, VmOwnership, check_provider, idempotency_token,
+        only, until_done,
     },
     code::Code,
     environment::{DriverEnvironment, OpenError},

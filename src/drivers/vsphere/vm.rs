@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
-    ListedVm, Vm,
+    Vm,
     cloud::{CloudVm, VmOwnership},
 };
 use roxmltree::Node;
@@ -188,10 +188,6 @@ impl VirtualMachine {
         Self { power: POWERED_ON.to_owned(), ..self }
     }
 
-    pub(crate) fn owner(&self) -> Option<&str> {
-        self.marker(OWNER_FIELD, extra::OWNER)
-    }
-
     pub(crate) fn has_address(&self) -> bool {
         !self.addresses.is_empty()
     }
@@ -218,11 +214,6 @@ impl VirtualMachine {
     pub(crate) fn provider_id(&self) -> String {
         let marked = self.marked_id().filter(|_| !self.is_copy());
         marked.map_or_else(|| IDS.node_form(&self.region, &self.uuid), str::to_owned)
-    }
-
-    /// The VM as a list shows it.
-    pub(crate) fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.name, self.owner().map(str::to_owned))
     }
 
     pub(crate) fn vm(&self) -> Vm {
@@ -273,6 +264,10 @@ impl CloudVm for VirtualMachine {
 
     fn machine_uid(&self) -> Option<&str> {
         self.marker(UID_FIELD, extra::UID)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.marker(OWNER_FIELD, extra::OWNER)
     }
 
     fn belonging(&self, scope: &Scope) -> VmOwnership {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::NodeAddress;
 use mcm_driver::{
-    ListedVm, Vm,
+    Vm,
     cloud::{CloudVm, VmOwnership},
 };
 use serde::Deserialize;
@@ -67,11 +67,6 @@ impl Instance {
         format!("{SCHEME}{}/{}", self.zone_id, self.id)
     }
 
-    /// The VM as a list shows it.
-    pub(crate) fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.name, self.labels.get(OWNER_LABEL).cloned())
-    }
-
     pub(crate) fn vm(&self) -> Vm {
         Vm {
             provider_id: self.provider_id(),
@@ -115,6 +110,10 @@ impl CloudVm for Instance {
 
     fn machine_uid(&self) -> Option<&str> {
         self.labels.get(UID_LABEL).map(String::as_str)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.labels.get(OWNER_LABEL).map(String::as_str)
     }
 
     fn belonging(&self, scope: &Scope) -> VmOwnership {

@@ -36,7 +36,8 @@ use mcm_driver::{
     Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
     SecretData, Vm, VmsByProviderId,
     cloud::{
-        HttpLimits, MachineIdentity, PollTiming, RequestReporter, VmCreations, check_provider, idempotency_token, only,
+        CloudVm, CreationLedger, HttpLimits, MachineIdentity, PollTiming, RequestReporter, VmCreations, check_provider,
+        idempotency_token, only,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,

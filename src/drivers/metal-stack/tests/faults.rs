@@ -12,7 +12,8 @@ use super::{
     server::{FakeCloud, Fault, Reply},
     unmeasured, with_id,
 };
-use crate::MetalDriver;
+use crate::MetalStack;
+use mcm_driver::cloud::CloudDriver;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
@@ -22,7 +23,7 @@ use mcm_driver::{
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
     world: World,
-    failing: MetalDriver,
+    failing: CloudDriver<MetalStack>,
 }
 
 impl matrix::Errors for Matrix {
@@ -143,7 +144,7 @@ fn broken() -> Fault {
 }
 
 /// The request of a controller for a creation that its driver has announced in the status of the Machine.
-async fn announced(driver: &MetalDriver, request: MachineRequest) -> MachineRequest {
+async fn announced(driver: &dyn Driver, request: MachineRequest) -> MachineRequest {
     let request = MachineRequest { may_pause: true, ..request };
     let error = driver.create(&request).await.unwrap_err();
     assert!(error.call_again_in.is_some() && error.code == Code::Unavailable, "{error}");
@@ -285,7 +286,7 @@ async fn an_answer_without_end_is_given_up() {
 }
 
 /// Looks for the VM and repeats a creation as the controllers do, until it succeeds.
-async fn create(driver: &MetalDriver, request: &MachineRequest) -> String {
+async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
     drop(driver.status(request).await);
     let mut request = request.clone();
     loop {

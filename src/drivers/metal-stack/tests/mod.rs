@@ -17,11 +17,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::fake::{BASE, HMAC, IMAGE, MetalApi, NETWORK, PARTITION, PROJECT, SIZE};
-use super::{Access, MetalDriver, NAME, Patience};
+use super::{MetalStack, NAME, Patience};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{HttpLimits, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, RequestReporter},
     guard::DriverGuards,
     testing::{self as kit, code, secret, server, with_id},
 };
@@ -38,7 +38,7 @@ const MACHINES: usize = 20;
 struct World {
     metal: server::Shared<MetalApi>,
     url: String,
-    driver: MetalDriver,
+    driver: CloudDriver<MetalStack>,
 }
 
 impl World {
@@ -96,16 +96,20 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> MetalDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<MetalStack> {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after an allocation without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> MetalDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> CloudDriver<MetalStack> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let patience = Patience { window: millis(2), settles, pause: millis(5), total: millis(2000) };
-    MetalDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, patience, requests)
+    CloudDriver(MetalStack::new(
+        CloudAccess { limits, uses_proxy: false, secrets: kit::secret_policy() },
+        patience,
+        requests,
+    ))
 }
 
 /// A class with the fields that a class needs.
