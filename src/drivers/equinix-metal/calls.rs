@@ -7,7 +7,7 @@ use std::{
 
 use mcm_driver::{
     Code, DriverError, SecretData,
-    cloud::{CloudFailure, PageCollector, RestCall, RestClient},
+    cloud::{CloudFailure, PageCollector, RestCall, RestClient, VmQuery},
 };
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -23,32 +23,9 @@ const LIST: &str = "devices.list";
 /// The HTTP status of a deletion. Something before the API may answer with another success.
 const DELETED: u16 = 204;
 
-/// A device that a look-up asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Asked {
-    Name(String),
-    Id(String),
-}
-
-impl Asked {
-    /// As a text, by which look-ups are joined.
-    pub fn key(&self) -> String {
-        match self {
-            Self::Name(name) => format!("name/{name}"),
-            Self::Id(id) => format!("id/{id}"),
-        }
-    }
-
-    fn of_key(key: &str) -> Option<Self> {
-        let (kind, text) = key.split_once('/')?;
-        let text = text.to_owned();
-        Some(if kind == "id" { Self::Id(text) } else { Self::Name(text) })
-    }
-}
-
 /// The answer of a look-up.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct FoundDevices {
     /// Devices that exist, and those that are leaving.
     pub devices: Vec<Device>,
     /// Another device may have been missed, because the list has several pages.
@@ -78,12 +55,11 @@ pub(crate) struct Api {
 
 impl Api {
     /// The devices that were asked for, and maybe others: one by its name or ID, several by their project.
-    pub async fn look(&self, project: &str, asked: &BTreeSet<String>) -> Result<Seen, DriverError> {
-        let only = asked.first().filter(|_| asked.len() == 1).and_then(|key| Asked::of_key(key));
-        match only {
-            Some(Asked::Id(id)) => self.device(project, &id).await,
+    pub async fn look(&self, project: &str, asked: &BTreeSet<VmQuery>) -> Result<FoundDevices, DriverError> {
+        match VmQuery::only(asked) {
+            Some(VmQuery::Id(id)) => self.device(project, id).await,
             // The filter also finds longer names.
-            Some(Asked::Name(name)) => self.list(project, Some(("hostname", &name))).await,
+            Some(VmQuery::Name(name)) => self.list(project, Some(("hostname", name))).await,
             None => self.list(project, None).await,
         }
     }
@@ -93,17 +69,17 @@ impl Api {
         Ok(self.list(project, None).await?.devices)
     }
 
-    async fn device(&self, project: &str, id: &str) -> Result<Seen, DriverError> {
+    async fn device(&self, project: &str, id: &str) -> Result<FoundDevices, DriverError> {
         match self.rest.call::<Device>(&RestCall::read("device_get", Method::GET, &["devices", id])).await {
-            Ok(device) => Ok(Seen { devices: present(vec![device]), is_paged: false }),
-            Err(failure) if failure.code() == Code::NotFound => Ok(Seen::default()),
+            Ok(device) => Ok(FoundDevices { devices: present(vec![device]), is_paged: false }),
+            Err(failure) if failure.code() == Code::NotFound => Ok(FoundDevices::default()),
             // The API also refuses to show a device that failed or was deleted, so the list decides.
             Err(failure) if failure.code() == Code::PermissionDenied => self.list(project, None).await,
             Err(failure) => Err(self.error(&failure, &format!("devices.get of {id}"))),
         }
     }
 
-    async fn list(&self, project: &str, filter: Option<(&str, &str)>) -> Result<Seen, DriverError> {
+    async fn list(&self, project: &str, filter: Option<(&str, &str)>) -> Result<FoundDevices, DriverError> {
         let path = ["projects", project, "devices"];
         let mut pages = PageCollector::new(LIST);
         let mut total = None;
@@ -111,7 +87,8 @@ impl Api {
             let number = pages.token().unwrap_or(FIRST_PAGE).to_owned();
             let query: Vec<_> = [("per_page", PER_PAGE), ("page", &number)].into_iter().chain(filter).collect();
             let call = RestCall::read("device_list", Method::GET, &path).query(&query);
-            let Page { devices, meta } = self.rest.call(&call).await.map_err(|failure| self.list_error(&failure))?;
+            let Page { devices, meta } =
+                self.rest.call(&call).await.map_err(|failure| failure.error_of_list(LIST, &self.secret))?;
             let next = meta.current_page.saturating_add(1);
             let next = (meta.current_page < meta.last_page).then(|| next.to_string());
             let has_changed = *total.get_or_insert(meta.total) != meta.total;
@@ -122,16 +99,9 @@ impl Api {
                     let message = format!("{LIST} failed: the list changed while it was read");
                     return Err(DriverError::new(Code::Unavailable, message));
                 }
-                return Ok(Seen { devices: present(devices), is_paged: meta.last_page > 1 });
+                return Ok(FoundDevices { devices: present(devices), is_paged: meta.last_page > 1 });
             }
         }
-    }
-
-    fn list_error(&self, failure: &CloudFailure) -> DriverError {
-        let error = self.error(failure, LIST);
-        // A list that is not found says nothing about its devices.
-        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-        DriverError { code, ..error }
     }
 
     /// Creates a device with the first order that is not refused. The request has no idempotency token, so no other is sent unless the
@@ -170,11 +140,8 @@ impl Api {
 
     /// The resource at a path. `None` if the API says that there is none.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DriverError> {
-        match self.rest.call(&RestCall::read("resource_get", Method::GET, path)).await {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) if failure.code() == Code::NotFound => Ok(None),
-            Err(failure) => Err(self.error(&failure, &format!("a look at {}", path.join("/")))),
-        }
+        let found = self.rest.find(&RestCall::read("resource_get", Method::GET, path)).await;
+        found.map_err(|failure| self.error(&failure, &format!("a look at {}", path.join("/"))))
     }
 
     /// Whether a metro has a free server of a plan; `None` if the API does not say.

@@ -58,11 +58,6 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(val
 }
 
 impl Device {
-    /// Whether its deletion has begun.
-    pub fn is_leaving(&self) -> bool {
-        self.state == LEAVING
-    }
-
     pub fn is_gone(&self) -> bool {
         self.state == GONE
     }
@@ -117,6 +112,10 @@ impl CloudVm for Device {
 
     fn machine_uid(&self) -> Option<&str> {
         self.value_of(UID_TAG)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.state == LEAVING
     }
 
     fn owner(&self) -> Option<&str> {

@@ -25,12 +25,10 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
-    SecretData, SecretPolicy, Vm, VmsByProviderId,
+    Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        AbsenceCache, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter,
-        RestClient, TlsClientCache, TlsOptions, VmCreations, VmOwnership, check_provider, idempotency_token, only,
-        until_done,
+        AbsenceCache, CloudAccess, CloudDriver, CloudOperations, CloudVm, CreationLedger, LoginCache, MachineIdentity,
+        PollTiming, RequestReporter, TlsOptions, VmCreations, VmLookups, until_done,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -39,18 +37,16 @@ use tokio::time::Instant;
 
 pub use crate::names::NAME;
 use crate::{
-    calls::Api,
+    calls::{Api, FoundDevices},
     device::{Device, listed_tags, unlisted_tags},
     errors::failure_of,
     login::Login,
     names::check_name,
     order::{Order, user_data},
-    session::{LookUps, Place, Session, look_ups},
+    session::{DevicePlace, Session},
     spec::Spec,
 };
 
-/// More logins than any installation has.
-const MOST_LOGINS: usize = 256;
 const ENDED: &str =
     "Equinix Metal ended on 2026-06-30: machines can be deleted, and new ones are not expected to be created";
 
@@ -62,16 +58,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(EquinixDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
-}
-
-/// How the API is called.
-#[derive(Clone)]
-struct Access {
-    limits: HttpLimits,
-    uses_proxy: bool,
-    secrets: SecretPolicy,
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(EquinixMetal::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits.
@@ -93,72 +82,24 @@ impl Default for Patience {
     }
 }
 
-/// The devices of several that are not leaving.
-fn staying(mut devices: Vec<Device>) -> Vec<Device> {
-    devices.retain(|device| !device.is_leaving());
-    devices
-}
-
-/// The driver of Equinix Metal.
-struct EquinixDriver {
+/// The devices of Equinix Metal.
+struct EquinixMetal {
     patience: Patience,
-    access: Access,
-    http: Arc<HttpClient>,
-    connections: TlsClientCache,
-    logins: LruCache<Login, Arc<RestClient>>,
-    look_ups: Arc<LookUps>,
+    logins: LoginCache<Login>,
+    look_ups: Arc<VmLookups<DevicePlace, FoundDevices>>,
     creations: VmCreations<Device>,
-    absences: AbsenceCache<Place>,
+    absences: AbsenceCache<DevicePlace>,
 }
 
-impl EquinixDriver {
-    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
+impl EquinixMetal {
+    fn new(access: CloudAccess, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
-            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            logins: LruCache::new(MOST_LOGINS),
-            look_ups: look_ups(patience.window),
+            logins: LoginCache::new(access, requests),
+            look_ups: Arc::new(VmLookups::new(patience.window)),
             creations: VmCreations::new(patience.settles),
             absences: AbsenceCache::new(),
-            access,
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = Login::from_secret(secret, &self.access.secrets)?;
-        let rest = self.logins.get_or(&login, || self.rest(&login))?;
-        let api = Api { rest, secret: secret.clone() };
-        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
-    }
-
-    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
-        let client = self.connections.client(&TlsOptions::default())?;
-        let (url, token) = (login.url.clone(), Box::new(login.authentication()?));
-        Ok(Arc::new(RestClient::new(&self.http, client, url, token, self.access.limits.slowest, failure_of)))
-    }
-
-    /// The devices of a Machine: the device with its provider ID or, without an ID, all that were created for it. They may be
-    /// leaving.
-    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Device>, DriverError> {
-        let machine = &*request.machine;
-        if !machine.spec.provider_id.is_empty() {
-            return Ok(session.known(machine).await?.into_iter().collect());
-        }
-        let wanted = MachineIdentity::from_machine(machine);
-        let looking = self.absences.look(session.place(), wanted);
-        let is_absent = |found: &Vec<Device>| found.iter().all(Device::is_leaving);
-        let found = self.creations.find(request, session.created_for(wanted), is_absent).await?;
-        if is_absent(&found) {
-            looking.found_none();
-        }
-        Ok(found)
     }
 
     /// Waits until the API shows no device of a Machine any more. Cluster API core deletes the Node after its VM, so the kubelet
@@ -172,73 +113,74 @@ impl EquinixDriver {
 }
 
 #[async_trait]
-impl Driver for EquinixDriver {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl CloudOperations for EquinixMetal {
+    type Spec = Spec;
+    type Session = Session;
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
-    }
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "devices of Equinix Metal";
 
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
         problems.warning("provider", ENDED);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let login = Login::from_secret(secret, &self.access.secrets).and_then(|login| login.authentication().map(drop));
-        for error in [login.err(), user_data(secret).err()].into_iter().flatten() {
-            problems.error("Secret", error.message);
-        }
-        problems
+    fn check_secret(&self, _: Spec, _: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        let login = Login::from_secret(secret, &self.logins.access.secrets);
+        problems.secret(login.and_then(|login| login.authentication()));
+        problems.secret(user_data(secret));
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let session = self.session(&request.class, &request.secret)?;
+    /// A list has the devices of each class of the project whose tags contain both markers.
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        let (scope, of_other) = (spec.scope().ok()?, other.scope().ok()?);
+        let is_marked = scope.markers.are_on(other.tags.iter().map(String::as_str));
+        Some(scope.project == of_other.project && is_marked)
+    }
+
+    /// Devices have no volumes that can be detached.
+    fn volume_id(_: &PersistentVolumeSpec) -> Option<String> {
+        None
+    }
+
+    async fn session(&self, spec: Spec, _: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let login = Login::from_secret(secret, &self.logins.access.secrets)?;
+        let open =
+            || self.logins.rest(&TlsOptions::default(), &login.url, Box::new(login.authentication()?), failure_of);
+        let api = Api { rest: self.logins.get_or(&login, open)?, secret: secret.clone() };
+        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    fn creations(&self) -> Option<&dyn CreationLedger> {
+        Some(&self.creations)
+    }
+
+    fn absences(&self) -> Option<&AbsenceCache<DevicePlace>> {
+        Some(&self.absences)
+    }
+
+    fn check_creation(&self, request: &MachineRequest) -> Result<(), DriverError> {
+        check_name(MachineIdentity::from_machine(&request.machine).name)
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
-        check_name(wanted.name)?;
         let user_data = user_data(&request.secret)?;
         let orders = Order { spec: &session.spec, wanted, owner: &request.owner, user_data }.attempts();
         self.creations.announce(request)?;
-        let is_absent = self.absences.take(session.place(), wanted);
-        let look = {
-            let (session, machine) = (session.clone(), Arc::clone(&request.machine));
-            async move {
-                if is_absent {
-                    return Ok(None);
-                }
-                let wanted = MachineIdentity::from_machine(&machine);
-                match staying(session.created_for(wanted).await?) {
-                    none if none.is_empty() => Ok(None),
-                    found => only(found, wanted.name).map(Some),
-                }
-            }
-        };
         let create = {
             let (api, project) = (session.api.clone(), session.scope.project.clone());
             async move { api.create(&project, orders).await }
         };
         let (api, what) = (session.api.clone(), format!("creation of a device for machine {}", wanted.name));
+        let look = self.look_once(session, request);
         let device = self.creations.run(request, look, create, move |failure| api.error(failure, &what)).await?;
-        let vm = device.vm();
-        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+        Ok(device.vm().as_created())
     }
 
-    /// [`Code::Unimplemented`]: a device needs nothing after its creation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "devices of Equinix Metal are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let found = self.find(&session, request).await?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let found = self.find(session, request).await?;
         for device in found.iter().filter(|device| !device.is_leaving()) {
             if device.is_locked {
                 let message = format!("device {} is locked: unlock it before it can be deleted", device.id);
@@ -247,45 +189,18 @@ impl Driver for EquinixDriver {
             session.api.delete(&device.id).await?;
         }
         if request.machine.is_infrastructure() && !found.is_empty() {
-            self.until_gone(&session, request).await?;
+            self.until_gone(session, request).await?;
         }
         Ok(None)
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let found = staying(self.find(&session, request).await?);
-        Ok(only(found, MachineIdentity::from_machine(&request.machine).name)?.vm())
-    }
-
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let all = session.api.of_project(&session.scope.project).await?;
-        let is_ours = |device: &&Device| !device.is_leaving() && device.belonging(&session.scope) == VmOwnership::Ours;
-        let ours = all.iter().filter(is_ours);
-        Ok(ours.map(|device| (device.provider_id(), device.listed())).collect())
-    }
-
-    /// A list has the devices of each class of the project whose tags contain both markers.
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()));
-        match (class.scope(), other.scope()) {
-            (Ok(scope), Ok(of_other)) => {
-                scope.project == of_other.project && scope.markers.are_on(other.tags.iter().map(String::as_str))
-            }
-            _ => true,
-        }
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret).err()).await)
-    }
-
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let device =
-            only(staying(self.find(&session, request).await?), MachineIdentity::from_machine(&request.machine).name)?;
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        device: Device,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let tags = if is_listed {
             listed_tags(&device.tags, &session.scope, &request.owner)
         } else {
@@ -294,8 +209,7 @@ impl Driver for EquinixDriver {
         session.api.set_tags(&device.id, &tags).await
     }
 
-    /// Devices have no volumes that can be detached.
-    async fn volume_ids(&self, _: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(Vec::new())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data(secret).err()).await
     }
 }

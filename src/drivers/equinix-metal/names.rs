@@ -3,7 +3,7 @@
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError,
-    cloud::{MachineIdentity, MarkerNames, ProviderIds, is_word},
+    cloud::{MarkerNames, ProviderIds},
 };
 
 /// Name in `MachineClass.provider`.
@@ -37,14 +37,8 @@ pub(crate) fn own_key(tag: &str) -> Option<&'static str> {
 /// # Errors
 /// [`Code::InvalidArgument`]: it is one of another cloud, or not an ID of a device.
 pub(crate) fn device_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
-    let old = OLD_IDS.parts(&machine.spec.provider_id);
-    let Some([id]) = old.map_or_else(|| IDS.of_machine(machine), |parts| Ok(Some(parts)))? else { return Ok(None) };
-    if !is_word(id) {
-        let name = MachineIdentity::from_machine(machine).name;
-        let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
-        return Err(DriverError::new(Code::InvalidArgument, message));
-    }
-    Ok(Some(id))
+    let is_old = OLD_IDS.parts::<1>(&machine.spec.provider_id).is_some();
+    if is_old { OLD_IDS.word_of_machine(machine) } else { IDS.word_of_machine(machine) }
 }
 
 /// Checks that a device can have the name of a Machine as its host name.

@@ -17,12 +17,13 @@ use super::{
     server::{FakeCloud, Fault, Reply},
     spec_with, unmeasured, with_id,
 };
-use crate::EquinixDriver;
+use crate::EquinixMetal;
+use mcm_driver::cloud::CloudDriver;
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
     world: World,
-    failing: EquinixDriver,
+    failing: CloudDriver<EquinixMetal>,
 }
 
 impl matrix::Errors for Matrix {
@@ -176,7 +177,7 @@ async fn a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice() {
 }
 
 /// The request of a controller for a creation that its driver has announced in the status of the Machine.
-async fn announced(driver: &EquinixDriver, request: MachineRequest) -> MachineRequest {
+async fn announced(driver: &dyn Driver, request: MachineRequest) -> MachineRequest {
     let request = MachineRequest { may_pause: true, ..request };
     let error = driver.create(&request).await.unwrap_err();
     assert!(error.call_again_in.is_some() && error.code == Code::Unavailable, "{error}");
@@ -325,7 +326,7 @@ async fn an_answer_without_end_is_given_up() {
 }
 
 /// Looks for the VM and repeats a creation as the controllers do, until it succeeds.
-async fn create(driver: &EquinixDriver, request: &MachineRequest) -> String {
+async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
     drop(driver.status(request).await);
     let mut request = request.clone();
     loop {

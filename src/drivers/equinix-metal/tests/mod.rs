@@ -17,14 +17,14 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     guard::DriverGuards,
     testing::{self as kit, code, secret, server, with_id},
 };
 use serde_json::{Value, json};
 
 use self::fake::{BASE, METRO, MetalApi, PLAN, PROJECT, SYSTEM, TOKEN};
-use super::{Access, EquinixDriver, NAME, Patience};
+use super::{EquinixMetal, NAME, Patience};
 
 const CLUSTER: &str = "kubernetes.io/cluster/shoot: 1";
 const ROLE: &str = "kubernetes.io/role/node: 1";
@@ -39,7 +39,7 @@ const SERVERS: usize = 20;
 struct World {
     metal: server::Shared<MetalApi>,
     url: String,
-    driver: EquinixDriver,
+    driver: CloudDriver<EquinixMetal>,
 }
 
 impl World {
@@ -100,17 +100,21 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> EquinixDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<EquinixMetal> {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a creation without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> EquinixDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> CloudDriver<EquinixMetal> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let leaving = PollTiming { first: millis(5), longest: millis(5), total: millis(3000) };
     let patience = Patience { window: millis(2), settles, leaving };
-    EquinixDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, patience, requests)
+    CloudDriver(EquinixMetal::new(
+        CloudAccess { limits, uses_proxy: false, secrets: kit::secret_policy() },
+        patience,
+        requests,
+    ))
 }
 
 /// A class with the fields that a class needs.
