@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
-    cloud::{CloudFailure, MachineIdentity, created_for, only},
+    cloud::{CloudFailure, CloudSession, MachineIdentity, created_for, only},
 };
 
 use crate::{
@@ -24,7 +24,7 @@ const MOST_REQUESTS: u32 = 5;
 /// The instance with the name of a Machine, if there is one.
 pub(crate) async fn look(session: Session, machine: Arc<Machine>) -> Result<Option<Made>, DriverError> {
     let wanted = MachineIdentity::from_machine(&machine);
-    let instances = session.named(wanted.name).await?;
+    let instances = session.named(&machine).await?;
     let found = created_for(instances.clone(), wanted, &session.scope);
     match instances.first() {
         None => Ok(None),

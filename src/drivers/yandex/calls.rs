@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use mcm_driver::{
-    Code, DriverError, SecretData,
-    cloud::{CloudFailure, PageCollector, RestCall, RestClient},
+    DriverError, SecretData,
+    cloud::{CloudFailure, PageCollector, RestCall, RestClient, VmQuery},
 };
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -16,31 +16,8 @@ use crate::{instance::Instance, operation::Operation};
 const PAGE: &str = "1000";
 const INSTANCES: [&str; 3] = ["compute", "v1", "instances"];
 
-/// A VM that a look-up asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Asked {
-    Name(String),
-    Id(String),
-}
-
-impl Asked {
-    /// As a text, by which look-ups are joined.
-    pub(crate) fn key(&self) -> String {
-        match self {
-            Self::Name(name) => format!("name/{name}"),
-            Self::Id(id) => format!("id/{id}"),
-        }
-    }
-
-    fn of_key(key: &str) -> Option<Self> {
-        let (kind, text) = key.split_once('/')?;
-        let text = text.to_owned();
-        Some(if kind == "id" { Self::Id(text) } else { Self::Name(text) })
-    }
-}
-
 /// The answer of a look-up.
-pub(crate) struct Seen {
+pub(crate) struct FoundInstances {
     pub instances: Vec<Instance>,
     /// All instances of the folder were asked for, so one of another folder is not among them.
     pub is_of_folder: bool,
@@ -96,17 +73,16 @@ pub(crate) struct Api {
 
 impl Api {
     /// The instances that were asked for, and maybe others: one by its name or ID, several by their folder.
-    pub(crate) async fn look(&self, asked: &BTreeSet<String>) -> Result<Seen, DriverError> {
-        let only = asked.first().filter(|_| asked.len() == 1).and_then(|key| Asked::of_key(key));
-        Ok(match only {
-            Some(Asked::Id(id)) => {
-                Seen { instances: self.instance(&id).await?.into_iter().collect(), is_of_folder: false }
+    pub(crate) async fn look(&self, asked: &BTreeSet<VmQuery>) -> Result<FoundInstances, DriverError> {
+        Ok(match VmQuery::only(asked) {
+            Some(VmQuery::Id(id)) => {
+                FoundInstances { instances: self.instance(id).await?.into_iter().collect(), is_of_folder: false }
             }
-            Some(Asked::Name(name)) => {
+            Some(VmQuery::Name(name)) => {
                 let filter = format!("name=\"{name}\"");
-                Seen { instances: self.list_instances(Some(&filter)).await?, is_of_folder: false }
+                FoundInstances { instances: self.list_instances(Some(&filter)).await?, is_of_folder: false }
             }
-            None => Seen { instances: self.instances().await?, is_of_folder: true },
+            None => FoundInstances { instances: self.instances().await?, is_of_folder: true },
         })
     }
 
@@ -138,7 +114,7 @@ impl Api {
             query.extend(filter.map(|filter| ("filter", filter)));
             query.extend(pages.token().map(|token| ("pageToken", token)));
             let call = RestCall::read(service, Method::GET, path).query(&query);
-            let page: Page<T> = rest.call(&call).await.map_err(|failure| self.not_absent(&failure, &what))?;
+            let page: Page<T> = rest.call(&call).await.map_err(|failure| failure.error_of_list(&what, &self.secret))?;
             if pages.add(page.items, page.next_page_token)? {
                 return Ok(pages.into_items());
             }
@@ -162,7 +138,8 @@ impl Api {
         let [compute, version, instances] = INSTANCES;
         let path = [compute, version, instances, id];
         let call = RestCall::write("instance_delete", Method::DELETE, &path);
-        self.found(self.services.compute.call(&call).await, &format!("deletion of instance {id}"))
+        let begun = self.services.compute.find(&call).await;
+        begun.map_err(|failure| self.error(&failure, &format!("deletion of instance {id}")))
     }
 
     /// Begins to replace the labels of an instance.
@@ -187,26 +164,11 @@ impl Api {
         service: &'static str,
         path: &[&str],
     ) -> Result<Option<T>, DriverError> {
-        let found = rest.call(&RestCall::read(service, Method::GET, path)).await;
-        self.found(found, &format!("a look at {}", path.join("/")))
-    }
-
-    fn found<T>(&self, found: Result<T, CloudFailure>, what: &str) -> Result<Option<T>, DriverError> {
-        match found {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) if failure.code() == Code::NotFound => Ok(None),
-            Err(failure) => Err(self.error(&failure, what)),
-        }
+        let found = rest.find(&RestCall::read(service, Method::GET, path)).await;
+        found.map_err(|failure| self.error(&failure, &format!("a look at {}", path.join("/"))))
     }
 
     pub(crate) fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         failure.error(what, &self.secret)
-    }
-
-    /// The failure of a list. One that is not found is not an empty one.
-    fn not_absent(&self, failure: &CloudFailure, what: &str) -> DriverError {
-        let error = self.error(failure, what);
-        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-        DriverError { code, ..error }
     }
 }

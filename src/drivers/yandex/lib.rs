@@ -33,11 +33,10 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
-    SecretData, Vm, VmsByProviderId,
+    Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        CloudVm, CreationLedger, HttpLimits, MachineIdentity, PollTiming, RequestReporter, VmCreations, check_provider,
-        idempotency_token, only,
+        CloudAccess, CloudDriver, CloudOperations, CreationLedger, MachineIdentity, PollTiming, RequestReporter,
+        VmCreations, VmLookups,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -45,16 +44,16 @@ use mcm_driver::{
 
 pub use self::names::NAME;
 use self::{
-    accounts::{Access, Accounts},
+    accounts::Accounts,
     begin::{begin, look},
-    calls::Api,
+    calls::{Api, FoundInstances},
     instance::Instance,
     jwt::Signer,
     login::{Login, user_data},
     names::{OWNER_LABEL, is_instance_name},
     operation::Made,
     picks::Picks,
-    session::{LookUps, Session, id_of, look_ups},
+    session::{Session, id_of},
     spec::{Scope, Spec},
     work::{Work, creation_of, refused},
 };
@@ -67,8 +66,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(YandexDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(YandexCloud::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits.
@@ -88,37 +88,24 @@ impl Default for Patience {
     }
 }
 
-/// The driver of Yandex Cloud.
-struct YandexDriver {
+/// The instances of Yandex Cloud.
+struct YandexCloud {
     accounts: Accounts,
-    look_ups: Arc<LookUps>,
+    look_ups: Arc<VmLookups<Login, FoundInstances>>,
     creations: VmCreations<Made>,
     work: Work,
     picks: Arc<Picks>,
 }
 
-impl YandexDriver {
-    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
+impl YandexCloud {
+    fn new(access: CloudAccess, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             accounts: Accounts::new(access, requests),
-            look_ups: look_ups(patience.window),
+            look_ups: Arc::new(VmLookups::new(patience.window)),
             creations: VmCreations::new(patience.settles),
             work: Work::new(patience.pace),
             picks: Arc::default(),
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    async fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(class, &mut problems);
-        let login = Login::from_secret(secret, &self.accounts.access.secrets)?;
-        let scope = spec.scope(&login.folder)?;
-        let services = self.accounts.services(&login).await?;
-        let api = Api { services, folder: login.folder.clone(), secret: secret.clone() };
-        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
     }
 
     /// Waits until nothing that was begun for a Machine may still become its VM.
@@ -134,15 +121,6 @@ impl YandexDriver {
         self.work.created_or_not(&session.api, request, may_pause).await
     }
 
-    /// The instances of a Machine: by its provider ID or, without an ID, all that were created for it.
-    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Instance>, DriverError> {
-        let machine = &*request.machine;
-        if !machine.spec.provider_id.is_empty() {
-            return Ok(session.known(machine).await?.into_iter().collect());
-        }
-        self.creations.find(request, session.created_for(MachineIdentity::from_machine(machine)), Vec::is_empty).await
-    }
-
     /// Finds the instance of a Machine by its name, or requests one.
     async fn find_or_begin(&self, session: &Session, request: &MachineRequest) -> Result<Made, DriverError> {
         let look = look(session.clone(), Arc::clone(&request.machine));
@@ -153,120 +131,101 @@ impl YandexDriver {
 }
 
 #[async_trait]
-impl Driver for YandexDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for YandexCloud {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "instances of Yandex Cloud";
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(class, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
-    }
-
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(class, &mut problems);
-        problems
-    }
-
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let login = Login::from_secret(secret, &self.accounts.access.secrets);
-        if let Err(error) = login.and_then(|login| Signer::from_pem(&login.key.private_key)) {
-            problems.error("Secret", error.message);
+    fn check_secret(&self, _: Spec, _: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        let login = Login::from_secret(secret, &self.accounts.logins.access.secrets);
+        problems.secret(login.and_then(|login| Signer::from_pem(&login.key.private_key)));
+        let user_data = user_data(secret);
+        if user_data.as_ref().is_ok_and(|text| text.trim().is_empty()) {
+            problems.warning("Secret", "userData are empty: a VM without them does not become a Node");
         }
-        match user_data(secret) {
-            Err(error) => problems.error("Secret", error.message),
-            Ok(text) if text.trim().is_empty() => {
-                problems.warning("Secret", "userData are empty: a VM without them does not become a Node");
-            }
-            Ok(_) => {}
-        }
-        problems
+        problems.secret(user_data);
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
+    /// Instances of a cluster are listed for its classes with the same role. Their folders are in Secrets.
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        Some(spec.markers.as_ref()?.cluster == other.markers.as_ref()?.cluster)
+    }
+
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
+    }
+
+    async fn session(&self, spec: Spec, _: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let login = Login::from_secret(secret, &self.accounts.logins.access.secrets)?;
+        let scope = spec.scope(&login.folder)?;
+        let services = self.accounts.services(&login).await?;
+        let api = Api { services, folder: login.folder.clone(), secret: secret.clone() };
+        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    fn creations(&self) -> Option<&dyn CreationLedger> {
+        Some(&self.creations)
+    }
+
+    fn check_creation(&self, request: &MachineRequest) -> Result<(), DriverError> {
         user_data(&request.secret)?;
-        let wanted = MachineIdentity::from_machine(&request.machine);
-        if !is_instance_name(wanted.name) {
-            let message = format!(
-                "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first",
-                wanted.name
-            );
-            return Err(DriverError::new(Code::InvalidArgument, message));
+        let name = MachineIdentity::from_machine(&request.machine).name;
+        if is_instance_name(name) {
+            return Ok(());
         }
-        let session = self.session(&request.class, &request.secret).await?;
+        let message = format!(
+            "machine {name:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first"
+        );
+        Err(DriverError::new(Code::InvalidArgument, message))
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
         let made = match self.work.earlier_creation(&request.machine) {
             Some(earlier) => Made::Begun(earlier),
-            None => self.find_or_begin(&session, request).await?,
+            None => self.find_or_begin(session, request).await?,
         };
         let instance = match made {
             Made::Begun(creation) => self.work.created(&session.api, request, creation).await?,
             Made::Found(instance) => self.work.with_host(&session.api, request, instance, request.may_pause).await?,
         };
-        let vm = instance.vm();
-        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+        Ok(instance.vm().as_created())
     }
 
-    /// [`Code::Unimplemented`]: an instance needs nothing after its creation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "instances of Yandex Cloud are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret).await?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         if let Some(id) = id_of(&request.machine)?.filter(|id| self.work.is_deleting(id)) {
             self.work.delete(&session.api, request, id, true).await?;
             return Ok(None);
         }
-        self.created_or_not(&session, request, request.may_pause).await?;
-        for instance in self.find(&session, request).await? {
+        self.created_or_not(session, request, request.may_pause).await?;
+        for instance in self.find(session, request).await? {
             self.work.delete(&session.api, request, &instance.id, instance.is_deleting()).await?;
         }
         Ok(None)
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret).await?;
-        self.created_or_not(&session, request, true).await?;
-        let instance = only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?;
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.created_or_not(session, request, true).await?;
+        let instance = self.find_only(session, request).await?;
         if !request.machine.spec.provider_id.is_empty() {
             return Ok(instance.vm());
         }
         Ok(self.work.with_host(&session.api, request, instance, true).await?.vm())
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret).await?;
-        let all = session.api.instances().await?;
-        let is_ours = |instance: &&Instance| {
-            instance.folder_id == session.scope.folder
-                && session.scope.markers.are_on(instance.labels.keys().map(String::as_str))
-        };
-        Ok(all.iter().filter(is_ours).map(|instance| (instance.provider_id(), instance.listed())).collect())
-    }
-
-    /// Instances of a cluster are listed for its classes with the same role. Their folders are in Secrets.
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(one, &mut ClassProblems::default()).markers);
-        match (class, other) {
-            (Some(class), Some(other)) => class.cluster == other.cluster,
-            _ => true,
-        }
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret).await?;
-        Ok(session.inspect(user_data(secret).err()).await)
-    }
-
     /// Without the role marker an instance is not listed. That of the cluster stays, so that no other class takes it.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret).await?;
-        let mut instance =
-            only(self.find(&session, request).await?, MachineIdentity::from_machine(&request.machine).name)?;
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        mut instance: Instance,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let Scope { markers, .. } = &session.scope;
         let value = |key: &String| session.spec.labels.get(key).cloned().unwrap_or_default();
         if is_listed {
@@ -279,7 +238,7 @@ impl Driver for YandexDriver {
         self.work.relabel(&session.api, &instance).await
     }
 
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data(secret).err()).await
     }
 }

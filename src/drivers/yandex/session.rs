@@ -1,31 +1,21 @@
 //! A class with access to its cloud, and the look-ups of its VMs.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use mcm_api::machine::Machine;
 use mcm_driver::{
-    Code, DriverError,
-    cloud::{LookupCoalescer, MachineIdentity, created_for, is_word, known_as},
+    Code, DriverError, Vm, VmsByProviderId,
+    cloud::{CloudSession, MachineIdentity, VmLookups, VmQuery, is_word},
 };
 
 use crate::{
-    calls::{Api, Asked, Seen},
+    calls::{Api, FoundInstances},
     instance::Instance,
     login::Login,
     names::{NAME, SCHEME, is_instance_name},
     spec::{Scope, Spec},
 };
-
-/// The instances that a look-up of several Machines finds.
-type Found = Result<Arc<Seen>, DriverError>;
-
-/// Look-ups of one login that wait at the same time share a request.
-pub(crate) type LookUps = LookupCoalescer<Login, Found>;
-
-/// Look-ups that wait for others for `window`.
-pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(LookupCoalescer::new(window))
-}
 
 /// A class with access to its cloud.
 #[derive(Clone)]
@@ -34,44 +24,58 @@ pub(crate) struct Session {
     pub scope: Scope,
     pub login: Login,
     pub api: Api,
-    pub look_ups: Arc<LookUps>,
+    pub look_ups: Arc<VmLookups<Login, FoundInstances>>,
 }
 
 impl Session {
-    /// The instances that were created for a Machine without a provider ID.
-    pub(crate) async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<Instance>, DriverError> {
-        Ok(created_for(self.named(wanted.name).await?, wanted, &self.scope))
+    async fn look(&self, asked: VmQuery) -> Result<Arc<FoundInstances>, DriverError> {
+        let api = self.api.clone();
+        let send = move |asked| async move { api.look(&asked).await.map(Arc::new) };
+        self.look_ups.look_up(self.place(), asked, send).await
+    }
+}
+
+#[async_trait]
+impl CloudSession for Session {
+    type Vm = Instance;
+    type Place = Login;
+
+    fn scope(&self) -> &Scope {
+        &self.scope
     }
 
-    /// The instances with a name, whoever made them. Names are unique in a folder.
-    pub(crate) async fn named(&self, name: &str) -> Result<Vec<Instance>, DriverError> {
+    fn place(&self) -> Login {
+        self.login.clone()
+    }
+
+    async fn with_id(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let Some(id) = id_of(machine)? else { return Ok(Vec::new()) };
+        let found = self.look(VmQuery::Id(id.to_owned())).await?;
+        Ok(match found.instances.iter().find(|instance| instance.id == id) {
+            // Only the cloud's answer to this ID is certain.
+            None if found.is_of_folder => self.api.instance(id).await?,
+            found => found.cloned(),
+        }
+        .into_iter()
+        .collect())
+    }
+
+    /// Names are unique in a folder.
+    async fn named(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let name = MachineIdentity::from_machine(machine).name;
         if !is_instance_name(name) {
             return Ok(Vec::new());
         }
-        let seen = self.look(&Asked::Name(name.to_owned())).await?;
-        Ok(seen.instances.iter().filter(|instance| instance.name == name).cloned().collect())
+        let found = self.look(VmQuery::Name(name.to_owned())).await?;
+        Ok(found.instances.iter().filter(|instance| instance.name == name).cloned().collect())
     }
 
-    /// The instance that the provider ID of a Machine names, if it is of its cluster. `None` also without a provider ID.
-    pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<Instance>, DriverError> {
-        let Some(id) = id_of(machine)? else { return Ok(None) };
-        Ok(known_as(self.with_id(id).await?, MachineIdentity::from_machine(machine), &self.scope))
+    async fn list(&self) -> Result<VmsByProviderId, DriverError> {
+        Ok(self.listing(self.api.instances().await?))
     }
 
-    async fn with_id(&self, id: &str) -> Result<Option<Instance>, DriverError> {
-        let seen = self.look(&Asked::Id(id.to_owned())).await?;
-        match seen.instances.iter().find(|instance| instance.id == id) {
-            Some(found) => Ok(Some(found.clone())),
-            // Only the cloud's answer to this ID is certain.
-            None if seen.is_of_folder => self.api.instance(id).await,
-            None => Ok(None),
-        }
-    }
-
-    async fn look(&self, asked: &Asked) -> Result<Arc<Seen>, DriverError> {
-        let api = self.api.clone();
-        let send = move |names| async move { api.look(&names).await.map(Arc::new) };
-        self.look_ups.look_up(self.login.clone(), asked.key(), send).await
+    fn shown(&self, instance: &Instance) -> Vm {
+        instance.vm()
     }
 }
 

@@ -22,16 +22,18 @@ use mcm_driver::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{World, YandexDriver, code, driver, driver_that_settles, fake::YandexApi, spec_with, unmeasured, with_id};
+use super::{World, code, driver, driver_that_settles, fake::YandexApi, spec_with, unmeasured, with_id};
+use crate::YandexCloud;
+use mcm_driver::cloud::CloudDriver;
 
 const BUSY: &str = "The limit on maximum number of active operations has exceeded.";
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
     world: World,
-    failing: YandexDriver,
+    failing: CloudDriver<YandexCloud>,
     /// The same without endpoints and token, for calls that get them.
-    cold: YandexDriver,
+    cold: CloudDriver<YandexCloud>,
     is_cold: AtomicBool,
 }
 
@@ -359,7 +361,7 @@ async fn a_status_by_id_of_a_proxys_page_is_not_an_absence() {
 }
 
 /// Repeats a creation as the controller does, until it succeeds.
-async fn create(driver: &YandexDriver, request: &MachineRequest) -> String {
+async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
     let mut request = request.clone();
     loop {
         let error = match driver.create(&request).await {

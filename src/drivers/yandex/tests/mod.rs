@@ -18,13 +18,13 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverGuards, MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     testing::{self as kit, code, secret_policy, server, with_id},
 };
 use serde_json::{Value, json};
 
 use self::fake::{ACCOUNT, DISK_TYPE, FOLDER, IMAGE, KEY_ID, PLATFORMS, PRIVATE_KEY, SUBNET, YandexApi, ZONE};
-use super::{Access, NAME, Patience, YandexDriver};
+use super::{NAME, Patience, YandexCloud};
 
 const CLUSTER: &str = "kubernetes-io-cluster-shoot";
 const ROLE: &str = "kubernetes-io-role-node";
@@ -38,7 +38,7 @@ const USER_DATA: &str = "#!/bin/sh\nhunter2-hunter2\n";
 struct World {
     yandex: server::Shared<YandexApi>,
     url: String,
-    driver: YandexDriver,
+    driver: CloudDriver<YandexCloud>,
 }
 
 impl World {
@@ -95,17 +95,21 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> YandexDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<YandexCloud> {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a request without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> YandexDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> CloudDriver<YandexCloud> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let pace = PollTiming { first: millis(5), longest: millis(20), total: millis(20_000) };
     let patience = Patience { window: millis(2), settles, pace };
-    YandexDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, requests)
+    CloudDriver(YandexCloud::new(
+        CloudAccess { limits, uses_proxy: false, secrets: secret_policy() },
+        patience,
+        requests,
+    ))
 }
 
 /// A class with the fields that a class needs.
