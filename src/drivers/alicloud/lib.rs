@@ -28,11 +28,10 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
-    SecretData, SecretPolicy, Vm, VmsByProviderId,
+    Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        AbsenceCache, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient,
-        TlsClientCache, TlsOptions, check_provider, idempotency_token, only, until_done,
+        AbsenceCache, CloudAccess, CloudDriver, CloudOperations, LoginCache, LookupCoalescer, LruCache,
+        MachineIdentity, PollTiming, RequestReporter, TlsOptions, idempotency_token, until_done,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -45,14 +44,12 @@ use self::{
     errors::{TOKEN_MISMATCH, failure_of, is_refusal},
     instance::Instance,
     login::{Login, user_data},
-    names::{OWNER_TAG, provider_id},
+    names::OWNER_TAG,
     order::Order,
-    session::{LookUps, Place, Session, look_ups},
+    session::{ClassPlace, InstanceLookups, Session},
     spec::Spec,
 };
 
-/// More logins than any installation has.
-const MOST_LOGINS: usize = 256;
 /// Most Machines, tokens and VMs of which something is remembered.
 const MOST_REMEMBERED: usize = 10_000;
 /// A region, for the check of a Secret whose class has none.
@@ -63,16 +60,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(AliDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
-}
-
-/// How ECS is called.
-#[derive(Clone)]
-struct Access {
-    limits: HttpLimits,
-    uses_proxy: bool,
-    secrets: SecretPolicy,
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(AlibabaCloud::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits.
@@ -92,15 +82,12 @@ impl Default for Patience {
     }
 }
 
-/// The driver of Alibaba Cloud.
-struct AliDriver {
+/// The VMs of Alibaba Cloud.
+struct AlibabaCloud {
     patience: Patience,
-    access: Access,
-    http: Arc<HttpClient>,
-    connections: TlsClientCache,
-    logins: LruCache<Login, Arc<RestClient>>,
-    look_ups: Arc<LookUps>,
-    absences: AbsenceCache<Place>,
+    logins: LoginCache<Login>,
+    look_ups: Arc<InstanceLookups>,
+    absences: AbsenceCache<ClassPlace>,
     /// By the UID of a Machine: how many of its tokens are used up.
     generations: LruCache<String, u32>,
     /// Tokens whose VM ECS does not show, and since when.
@@ -109,39 +96,17 @@ struct AliDriver {
     deleted: LruCache<String, Instant>,
 }
 
-impl AliDriver {
-    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
+impl AlibabaCloud {
+    fn new(access: CloudAccess, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
-            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            logins: LruCache::new(MOST_LOGINS),
-            look_ups: look_ups(patience.window),
+            logins: LoginCache::new(access, requests),
+            look_ups: Arc::new(LookupCoalescer::new(patience.window)),
             absences: AbsenceCache::new(),
             generations: LruCache::new(MOST_REMEMBERED),
             lost: LruCache::new(MOST_REMEMBERED),
             deleted: LruCache::new(MOST_REMEMBERED),
-            access,
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = Login::from_secret(secret, &scope.region, &self.access.secrets)?;
-        let rest = self.logins.get_or(&login, || self.rest(&login))?;
-        let api = Api { rest, region: scope.region.clone(), secret: secret.clone() };
-        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
-    }
-
-    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
-        let client = self.connections.client(&TlsOptions::default())?;
-        let (url, slowest) = (login.url.clone(), self.access.limits.slowest);
-        Ok(Arc::new(RestClient::new(&self.http, client, url, login.authentication(), slowest, failure_of)))
     }
 
     /// Creates a VM, or finds that of an earlier request, and waits until ECS shows it.
@@ -163,7 +128,7 @@ impl AliDriver {
             }
         };
         let (what, since) = (format!("creation of VM {id}"), Instant::now());
-        let look = || session.with_id(&id);
+        let look = || session.instance(&id);
         let shown = until_done(&self.patience.pace, since, request.may_pause, &what, look).await;
         if shown.is_ok() {
             self.lost.forget(&token);
@@ -206,7 +171,7 @@ impl AliDriver {
     ) -> Result<Option<()>, DriverError> {
         let seen = match known {
             Some(instance) => Some(instance),
-            None => session.with_id(id).await?,
+            None => session.instance(id).await?,
         };
         let Some(instance) = seen else { return Ok(Some(())) };
         if !self.is_being_deleted(id) {
@@ -225,61 +190,64 @@ impl AliDriver {
 }
 
 #[async_trait]
-impl Driver for AliDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for AlibabaCloud {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "VMs of Alibaba Cloud";
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
-    }
-
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
-    }
-
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let region = Spec::read(&class.provider_spec, &mut ClassProblems::default()).region;
-        let region = if region.is_empty() { ANY_REGION } else { &region };
-        if let Err(error) = Login::from_secret(secret, region, &self.access.secrets) {
-            problems.error("Secret", error.message);
+    fn check_secret(&self, spec: Spec, _: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        let region = if spec.region.is_empty() { ANY_REGION } else { &spec.region };
+        problems.secret(Login::from_secret(secret, region, &self.logins.access.secrets));
+        let user_data = user_data(secret);
+        if user_data.as_ref().is_ok_and(|data| data.is_empty()) {
+            problems.warning("Secret", "there are no userData: a VM without them does not become a Node");
         }
-        match user_data(secret) {
-            Err(error) => problems.error("Secret", error.message),
-            Ok(data) if data.is_empty() => {
-                problems.warning("Secret", "there are no userData: a VM without them does not become a Node")
-            }
-            Ok(_) => {}
-        }
-        problems
+        problems.secret(user_data);
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::from_machine(&request.machine);
-        let is_absent = self.absences.take(session.place(), wanted);
-        let found = if is_absent { Vec::new() } else { session.created_for(wanted).await? };
-        let instance = if found.is_empty() { self.run(&session, request).await? } else { only(found, wanted.name)? };
-        let state = format!("ECS instance {} created for machine {}", instance.id, wanted.name);
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        let scope = spec.scope().ok()?;
+        let has = |(key, value): (&str, &str)| other.tags.get(key).is_some_and(|other| other == value);
+        Some(scope.region == other.region && scope.tags().into_iter().all(has))
+    }
+
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
+    }
+
+    async fn session(&self, spec: Spec, _: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let login = Login::from_secret(secret, &scope.region, &self.logins.access.secrets)?;
+        let open = || self.logins.rest(&TlsOptions::default(), &login.url, login.authentication(), failure_of);
+        let rest = self.logins.get_or(&login, open)?;
+        let api = Api { rest, region: scope.region.clone(), secret: secret.clone() };
+        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    fn absences(&self) -> Option<&AbsenceCache<ClassPlace>> {
+        Some(&self.absences)
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let name = MachineIdentity::from_machine(&request.machine).name;
+        let instance = match self.look_once(session, request).await? {
+            Some(found) => found,
+            None => self.run(session, request).await?,
+        };
+        let state = format!("ECS instance {} created for machine {name}", instance.id);
         Ok(Vm { last_known_state: Some(state), ..instance.vm(&session.scope.region) })
     }
 
-    /// [`Code::Unimplemented`]: a VM needs nothing after its creation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "VMs of Alibaba Cloud are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let found = session.find(&request.machine).await?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let found = self.find(session, request).await?;
         for instance in &found {
-            self.delete_vm(&session, request, instance).await?;
+            self.delete_vm(session, request, instance).await?;
         }
         let name = MachineIdentity::from_machine(&request.machine).name;
         let ids = found.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>().join(" ");
@@ -290,42 +258,14 @@ impl Driver for AliDriver {
         })
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::from_machine(&request.machine);
-        let has_id = !request.machine.spec.provider_id.is_empty();
-        let looking = (!has_id).then(|| self.absences.look(session.place(), wanted));
-        let found = session.find(&request.machine).await?;
-        if let Some(looking) = looking.filter(|_| found.is_empty()) {
-            looking.found_none();
-        }
-        Ok(only(found, wanted.name)?.vm(&session.scope.region))
-    }
-
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let all = session.api.of_class(&session.scope).await?;
-        Ok(all.iter().map(|one| (provider_id(&session.scope.region, &one.id), one.listed())).collect())
-    }
-
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut ClassProblems::default()));
-        spec.scope().map_or(true, |scope| {
-            let has = |(key, value): (&str, &str)| other.tags.get(key).is_some_and(|other| other == value);
-            scope.region == other.region && scope.tags().into_iter().all(has)
-        })
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret).err()).await)
-    }
-
     /// The marker of the cluster stays: the cluster and its other programs need it.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let instance =
-            only(session.find(&request.machine).await?, MachineIdentity::from_machine(&request.machine).name)?;
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        instance: Instance,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let [cluster, role] = session.scope.tags();
         if !is_listed {
             return session.api.untag(&instance.id, &[role.0, OWNER_TAG]).await;
@@ -336,7 +276,7 @@ impl Driver for AliDriver {
         session.api.tag(&instance.id, &tags).await
     }
 
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data(secret).err()).await
     }
 }

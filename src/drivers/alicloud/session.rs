@@ -1,11 +1,12 @@
 //! A class with access to its ECS, and the look-ups of its VMs.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use mcm_api::machine::Machine;
 use mcm_driver::{
-    Code, DriverError,
-    cloud::{CloudVm, LookupCoalescer, MachineIdentity, created_for, known_as},
+    Code, DriverError, Vm, VmsByProviderId,
+    cloud::{CloudSession, CloudVm, LookupCoalescer, MachineIdentity},
 };
 
 use super::{
@@ -16,19 +17,11 @@ use super::{
     spec::{Scope, Spec},
 };
 
-/// The VMs that a look-up of several Machines finds.
-type Found = Result<Arc<Vec<Instance>>, DriverError>;
-
 /// The VMs of a class with a login; without a class all of the login.
-pub(crate) type Place = (Login, Option<Scope>);
+pub(crate) type ClassPlace = (Login, Option<Scope>);
 
 /// Look-ups in one place that wait at the same time share requests: those by name for each class, those by ID for all.
-pub(crate) type LookUps = LookupCoalescer<Place, Found>;
-
-/// Look-ups that wait for others for `window`.
-pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(LookupCoalescer::new(window))
-}
+pub(crate) type InstanceLookups = LookupCoalescer<ClassPlace, Result<Arc<Vec<Instance>>, DriverError>>;
 
 /// A class with access to its ECS.
 #[derive(Clone)]
@@ -37,35 +30,12 @@ pub(crate) struct Session {
     pub scope: Scope,
     pub login: Login,
     pub api: Api,
-    pub look_ups: Arc<LookUps>,
+    pub look_ups: Arc<InstanceLookups>,
 }
 
 impl Session {
-    /// Where its VMs are looked for.
-    pub fn place(&self) -> Place {
-        (self.login.clone(), Some(self.scope.clone()))
-    }
-
-    /// The VMs of a Machine: the VM with its provider ID or, without an ID, all that were created for it.
-    pub async fn find(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
-        let wanted = MachineIdentity::from_machine(machine);
-        match id_of(machine, &self.scope.region)? {
-            Some(id) => Ok(known_as(self.with_id(id).await?, wanted, &self.scope).into_iter().collect()),
-            None => self.created_for(wanted).await,
-        }
-    }
-
-    /// The VMs that were created for a Machine.
-    pub async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<Instance>, DriverError> {
-        let (api, scope) = (self.api.clone(), self.scope.clone());
-        let send = move |names| async move { api.named(&names, &scope).await.map(Arc::new) };
-        let found = self.look_ups.look_up(self.place(), wanted.name.to_owned(), send).await?;
-        let named = found.iter().filter(|instance| instance.machine_name() == wanted.name);
-        Ok(created_for(named.cloned(), wanted, &self.scope))
-    }
-
     /// The VM with an ID, of any class.
-    pub async fn with_id(&self, id: &str) -> Result<Option<Instance>, DriverError> {
+    pub async fn instance(&self, id: &str) -> Result<Option<Instance>, DriverError> {
         let api = self.api.clone();
         let send = move |ids| async move { api.with_ids(&ids).await.map(Arc::new) };
         let found = match self.look_ups.look_up((self.login.clone(), None), id.to_owned(), send).await {
@@ -76,5 +46,40 @@ impl Session {
             found => found?,
         };
         Ok(found.iter().find(|instance| instance.id == id).cloned())
+    }
+}
+
+#[async_trait]
+impl CloudSession for Session {
+    type Vm = Instance;
+    type Place = ClassPlace;
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn place(&self) -> ClassPlace {
+        (self.login.clone(), Some(self.scope.clone()))
+    }
+
+    async fn with_id(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let Some(id) = id_of(machine, &self.scope.region)? else { return Ok(Vec::new()) };
+        Ok(self.instance(id).await?.into_iter().collect())
+    }
+
+    async fn named(&self, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
+        let name = MachineIdentity::from_machine(machine).name;
+        let (api, scope) = (self.api.clone(), self.scope.clone());
+        let send = move |names| async move { api.named(&names, &scope).await.map(Arc::new) };
+        let found = self.look_ups.look_up(self.place(), name.to_owned(), send).await?;
+        Ok(found.iter().filter(|instance| instance.machine_name() == name).cloned().collect())
+    }
+
+    async fn list(&self) -> Result<VmsByProviderId, DriverError> {
+        Ok(self.listing(self.api.of_class(&self.scope).await?))
+    }
+
+    fn shown(&self, instance: &Instance) -> Vm {
+        instance.vm(&self.scope.region)
     }
 }

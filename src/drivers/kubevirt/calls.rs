@@ -21,7 +21,7 @@ const PAGE: &str = "250";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The answer of a look-up.
-pub(crate) struct Seen {
+pub(crate) struct FoundVms {
     pub vms: Vec<VirtualMachine>,
     /// All VMs of the cluster were asked for, so one with other labels is not among them.
     pub is_of_cluster: bool,
@@ -55,10 +55,10 @@ pub(crate) struct Api {
 
 impl Api {
     /// The VMs with these names, and maybe others: one by its name, several by their cluster.
-    pub async fn look(&self, scope: &Scope, names: &BTreeSet<String>) -> Result<Seen, DriverError> {
+    pub async fn look(&self, scope: &Scope, names: &BTreeSet<String>) -> Result<FoundVms, DriverError> {
         match names.first().filter(|_| names.len() == 1) {
-            Some(name) => Ok(Seen { vms: self.vm(name).await?.into_iter().collect(), is_of_cluster: false }),
-            None => Ok(Seen { vms: self.of_cluster(scope).await?, is_of_cluster: true }),
+            Some(name) => Ok(FoundVms { vms: self.vm(name).await?.into_iter().collect(), is_of_cluster: false }),
+            None => Ok(FoundVms { vms: self.of_cluster(scope).await?, is_of_cluster: true }),
         }
     }
 
@@ -92,12 +92,8 @@ impl Api {
             let mut query = vec![("labelSelector", selector.as_str()), ("limit", PAGE)];
             query.extend(Some(("continue", token.as_str())).filter(|_| !token.is_empty()));
             let call = RestCall::read("virtual_machine_list", Method::GET, &path).query(&query);
-            let List { metadata, items } = self.rest.call(&call).await.map_err(|failure| {
-                let error = self.error(&failure, &what);
-                // An absent list proves nothing about its VMs.
-                let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-                DriverError { code, ..error }
-            })?;
+            let list = self.rest.call(&call).await;
+            let List { metadata, items } = list.map_err(|failure| failure.error_of_list(&what, &self.secret))?;
             if pages.add(items, metadata.next)? {
                 return Ok(pages.into_items());
             }

@@ -28,19 +28,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
+    Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient,
-        TlsClientCache, VmCreations, check_provider, idempotency_token, until_done,
+        CloudAccess, CloudDriver, CloudOperations, CloudVm, CreationLedger, LoginCache, LookupCoalescer,
+        MachineIdentity, PollTiming, RequestReporter, VmCreations, until_done,
     },
-    code::Code,
-    environment::{DriverEnvironment, OpenError},
-    error::DriverError,
-    guard::DriverObserver,
     inspection::ResourceFinding,
-    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
-    secret_policy::SecretPolicy,
     spec::ClassProblems,
-    vm::{Vm, VmsByProviderId},
 };
 
 pub use self::names::NAME;
@@ -50,14 +44,11 @@ use self::{
     login::Login,
     names::{OWNER_LABEL, is_vm_name, provider_id, vm_of},
     order::Order,
-    session::{LookUps, Session, look_ups},
+    session::{Session, VmsByName},
     spec::Spec,
     user_data::{takes_keys, user_data},
     vm::VirtualMachine,
 };
-
-/// More logins than any installation has.
-const MOST_LOGINS: usize = 256;
 
 /// Opens the driver, for the list of built-in drivers.
 ///
@@ -67,16 +58,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(KubevirtDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
-}
-
-/// How API servers are called.
-#[derive(Clone)]
-struct Access {
-    limits: HttpLimits,
-    uses_proxy: bool,
-    secrets: SecretPolicy,
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(KubevirtVms::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits.
@@ -98,56 +82,22 @@ impl Default for Patience {
     }
 }
 
-/// The driver of KubeVirt.
-struct KubevirtDriver {
+/// The VMs of KubeVirt.
+struct KubevirtVms {
     patience: Patience,
-    access: Access,
-    http: Arc<HttpClient>,
-    connections: TlsClientCache,
-    logins: LruCache<Login, Arc<RestClient>>,
-    look_ups: Arc<LookUps>,
+    logins: LoginCache<Login>,
+    look_ups: Arc<VmsByName>,
     creations: VmCreations<VirtualMachine>,
 }
 
-impl KubevirtDriver {
-    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
+impl KubevirtVms {
+    fn new(access: CloudAccess, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
-            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            logins: LruCache::new(MOST_LOGINS),
-            look_ups: look_ups(patience.window),
+            logins: LoginCache::new(access, requests),
+            look_ups: Arc::new(LookupCoalescer::new(patience.window)),
             creations: VmCreations::new(patience.settles),
-            access,
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = Login::from_secret(secret, &self.access.secrets)?;
-        let rest = self.logins.get_or(&login, || self.rest(&login))?;
-        let api = Api { rest, namespace: login.namespace.clone(), secret: login.secrets(secret) };
-        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
-    }
-
-    fn rest(&self, login: &Login) -> Result<Arc<RestClient>, DriverError> {
-        let client = self.connections.client(&login.tls)?;
-        let (url, slowest) = (login.url.clone(), self.access.limits.slowest);
-        Ok(Arc::new(RestClient::new(&self.http, client, url, login.authentication()?, slowest, failure_of)))
-    }
-
-    /// The VM of a Machine: by its provider ID or, without an ID, the VM that was created for it.
-    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Option<VirtualMachine>, DriverError> {
-        let machine = &*request.machine;
-        if !machine.spec.provider_id.is_empty() {
-            return session.find(machine).await;
-        }
-        self.creations.find(request, session.find(machine), Option::is_none).await
     }
 
     /// Waits until a VM has started.
@@ -168,7 +118,7 @@ impl KubevirtDriver {
             async move {
                 let found = match first {
                     Some(vm) => Some(vm),
-                    None => session.at(wanted.name).await?.and_then(|vm| session.created_for(vm, wanted)),
+                    None => session.at(wanted.name).await?.and_then(|vm| session.of_machine(vm, wanted)),
                 };
                 let vm = found.filter(|vm| !vm.is_terminating()).ok_or_else(gone)?;
                 Ok(vm.has_started(&session.api.secret)?.then_some(vm))
@@ -203,52 +153,62 @@ impl KubevirtDriver {
 }
 
 #[async_trait]
-impl Driver for KubevirtDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for KubevirtVms {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "VMs of KubeVirt";
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
-    }
-
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
-    }
-
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
-        let login = Login::from_secret(secret, &self.access.secrets).and_then(|login| {
-            self.connections.client(&login.tls)?;
-            login.authentication().map(drop)
-        });
-        let results = [login, user_data(secret, &spec.ssh_keys).map(drop)];
-        for error in results.into_iter().filter_map(Result::err) {
-            problems.error("Secret", error.message);
-        }
+    fn check_secret(&self, spec: Spec, _: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        let login = Login::from_secret(secret, &self.logins.access.secrets);
+        problems.secret(login.and_then(|login| self.logins.client(&login.tls).and(login.authentication())));
+        problems.secret(user_data(secret, &spec.ssh_keys));
         if !spec.ssh_keys.is_empty() && !takes_keys(secret) {
             let text = "sshKeys of the class are appended to userData, which are not a #cloud-config";
             problems.warning("Secret", text);
         }
-        problems
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let wanted = MachineIdentity::from_machine(&request.machine);
-        if !is_vm_name(wanted.name) {
-            let message = format!(
-                "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits, hyphens and dots",
-                wanted.name
-            );
-            return Err(DriverError::new(Code::InvalidArgument, message));
+    /// VMs of a cluster and a role are listed for all of its classes.
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        Some(spec.scope().ok()? == other.scope().ok()?)
+    }
+
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
+    }
+
+    async fn session(&self, spec: Spec, _: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let login = Login::from_secret(secret, &self.logins.access.secrets)?;
+        let open = || self.logins.rest(&login.tls, &login.url, login.authentication()?, failure_of);
+        let rest = self.logins.get_or(&login, open)?;
+        let api = Api { rest, namespace: login.namespace.clone(), secret: login.secrets(secret) };
+        Ok(Session { spec, scope, login, api, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    fn creations(&self) -> Option<&dyn CreationLedger> {
+        Some(&self.creations)
+    }
+
+    fn check_creation(&self, request: &MachineRequest) -> Result<(), DriverError> {
+        let name = MachineIdentity::from_machine(&request.machine).name;
+        if is_vm_name(name) {
+            return Ok(());
         }
-        let session = self.session(&request.class, &request.secret)?;
+        let message = format!(
+            "machine {name:?} cannot be the name of a VM: at most 63 lower-case letters, digits, hyphens and dots"
+        );
+        Err(DriverError::new(Code::InvalidArgument, message))
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let order = Order { spec: &session.spec, scope: &session.scope, wanted, owner: &request.owner };
         let secret = order.secret(&user_data(&request.secret, &session.spec.ssh_keys)?);
         let vm = order.virtual_machine();
@@ -269,22 +229,15 @@ impl Driver for KubevirtDriver {
         };
         let (api, what) = (session.api.clone(), format!("creation of VM {}", wanted.name));
         let vm = self.creations.run(request, look, create, move |failure| api.error(failure, &what)).await?;
-        let vm = self.started(&session, request, vm).await?.vm(&session.spec.zone);
-        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+        Ok(self.started(session, request, vm).await?.vm(&session.spec.zone).as_created())
     }
 
-    /// [`Code::Unimplemented`]: a VM needs nothing after its creation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "VMs of KubeVirt are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
-        let found = self.find(&session, request).await?;
+        let found = self.find(session, request).await?.pop();
         let mut owner = (wanted.name.to_owned(), wanted.uid.to_owned());
         if let Some(vm) = &found {
-            self.remove(&session, request, vm).await?;
+            self.remove(session, request, vm).await?;
             owner = (vm.metadata.name.clone(), vm.machine_uid().unwrap_or_default().to_owned());
         }
         let (name, uid) = owner;
@@ -296,15 +249,10 @@ impl Driver for KubevirtDriver {
         Ok(Some(format!("Deleted {id}")))
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let machine = &*request.machine;
-        let Some(vm) = self.find(&session, request).await? else {
-            let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(machine).name);
-            return Err(DriverError::new(Code::NotFound, message));
-        };
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let vm = self.find_only(session, request).await?;
         // Only the creation decides whether a VM becomes that of a Machine.
-        if vm_of(machine)?.is_none() {
+        if vm_of(&request.machine)?.is_none() {
             if vm.is_terminating() {
                 return Err(self.not_yet(request, &vm, "being deleted"));
             }
@@ -315,40 +263,14 @@ impl Driver for KubevirtDriver {
         Ok(vm.vm(&session.spec.zone))
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let all = session.api.of_cluster(&session.scope).await?;
-        let is_ours = |vm: &&VirtualMachine| {
-            let labels = &vm.metadata.labels;
-            session.scope.is_of_cluster(labels) && session.scope.is_of_role(labels) && !vm.is_copy()
-        };
-        Ok(all.iter().filter(is_ours).map(|vm| (provider_id(&vm.metadata.name), vm.listed())).collect())
-    }
-
-    /// VMs of a cluster and a role are listed for all of its classes.
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] =
-            [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()).scope());
-        match (class, other) {
-            (Ok(class), Ok(other)) => class == other,
-            _ => true,
-        }
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        let user_data = user_data(secret, &session.spec.ssh_keys);
-        Ok(session.inspect(user_data.err()).await)
-    }
-
     /// The label of the cluster stays, so that the provider ID finds the VM.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let machine = &*request.machine;
-        let Some(vm) = session.find(machine).await? else {
-            let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(machine).name);
-            return Err(DriverError::new(Code::NotFound, message));
-        };
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        vm: VirtualMachine,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let own = session.scope.labels();
         let owner = Some(request.owner.as_str()).filter(|owner| is_listed && !owner.is_empty());
         let mut labels: BTreeMap<&str, Option<&str>> = [(OWNER_LABEL, owner)].into();
@@ -360,7 +282,7 @@ impl Driver for KubevirtDriver {
         session.api.label_vm(&vm, &labels).await
     }
 
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data(secret, &session.spec.ssh_keys).err()).await
     }
 }

@@ -1,16 +1,17 @@
 //! A class with access to its API server, and the look-ups of its VMs.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
+use async_trait::async_trait;
 use mcm_api::machine::Machine;
 use mcm_driver::{
-    Code, DriverError,
-    cloud::{CloudFailure, CloudVm, LookupCoalescer, MachineIdentity, VmOwnership, created_for, known_as},
+    Code, DriverError, Vm, VmsByProviderId,
+    cloud::{CloudFailure, CloudSession, CloudVm, LookupCoalescer, MachineIdentity, VmOwnership, created_for},
 };
 use serde_json::Value;
 
 use super::{
-    calls::{Api, Seen},
+    calls::{Api, FoundVms},
     login::Login,
     markers::Scope,
     names::{UID_LABEL, is_vm_name, secret_of, vm_of},
@@ -19,16 +20,11 @@ use super::{
     vm::VirtualMachine,
 };
 
-/// The VMs that a look-up of several Machines finds.
-type Found = Result<Arc<Seen>, DriverError>;
+/// A cluster with a login.
+type ClusterPlace = (Login, Scope);
 
 /// Look-ups of VMs of one cluster with one login that wait at the same time share a request.
-pub(crate) type LookUps = LookupCoalescer<(Login, Scope), Found>;
-
-/// Look-ups that wait for others for `window`.
-pub(crate) fn look_ups(window: Duration) -> Arc<LookUps> {
-    Arc::new(LookupCoalescer::new(window))
-}
+pub(crate) type VmsByName = LookupCoalescer<ClusterPlace, Result<Arc<FoundVms>, DriverError>>;
 
 /// A class with access to its API server.
 #[derive(Clone)]
@@ -37,19 +33,10 @@ pub(crate) struct Session {
     pub scope: Scope,
     pub login: Login,
     pub api: Api,
-    pub look_ups: Arc<LookUps>,
+    pub look_ups: Arc<VmsByName>,
 }
 
 impl Session {
-    /// The VM of a Machine: by its provider ID or, without an ID, by its name and markers.
-    pub async fn find(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
-        let wanted = MachineIdentity::from_machine(machine);
-        match vm_of(machine)? {
-            Some(name) => Ok(known_as(self.with_name(name).await?, wanted, &self.scope)),
-            None => Ok(self.at(wanted.name).await?.and_then(|vm| self.created_for(vm, wanted))),
-        }
-    }
-
     /// The VM with a name, whoever made it. Of other clusters it is not always shown.
     pub async fn at(&self, name: &str) -> Result<Option<VirtualMachine>, DriverError> {
         // The API server has no object of such a name.
@@ -79,9 +66,8 @@ impl Session {
     }
 
     /// A VM, if it was created for a Machine.
-    pub fn created_for(&self, vm: VirtualMachine, wanted: MachineIdentity<'_>) -> Option<VirtualMachine> {
-        let listed = Some(vm).filter(|vm| !vm.is_unlisted(&self.scope) && !vm.is_copy());
-        created_for(listed, wanted, &self.scope).pop()
+    pub fn of_machine(&self, vm: VirtualMachine, wanted: MachineIdentity<'_>) -> Option<VirtualMachine> {
+        created_for(Some(vm).filter(|vm| vm.is_listed(&self.scope)), wanted, &self.scope).pop()
     }
 
     /// The VM that has the name of a Machine which is to be created.
@@ -96,7 +82,7 @@ impl Session {
                 format!("VM {name} is being deleted: it is created after that"),
             ));
         }
-        self.created_for(vm, wanted).ok_or_else(|| {
+        self.of_machine(vm, wanted).ok_or_else(|| {
             let message =
                 format!("VM {name} exists, but is not of this machine: delete it, or let the machine be replaced");
             DriverError::new(Code::AlreadyExists, message)
@@ -157,14 +143,44 @@ impl Session {
         }
     }
 
-    async fn look(&self, name: &str) -> Found {
+    async fn look(&self, name: &str) -> Result<Arc<FoundVms>, DriverError> {
         let (api, scope) = (self.api.clone(), self.scope.clone());
-        let key = (self.login.clone(), self.scope.clone());
         let send = move |names: BTreeSet<String>| async move { api.look(&scope, &names).await.map(Arc::new) };
-        self.look_ups.look_up(key, name.to_owned(), send).await
+        self.look_ups.look_up(self.place(), name.to_owned(), send).await
     }
 }
 
-fn named(seen: &Seen, name: &str) -> Option<VirtualMachine> {
+#[async_trait]
+impl CloudSession for Session {
+    type Vm = VirtualMachine;
+    type Place = ClusterPlace;
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn place(&self) -> ClusterPlace {
+        (self.login.clone(), self.scope.clone())
+    }
+
+    async fn with_id(&self, machine: &Machine) -> Result<Vec<VirtualMachine>, DriverError> {
+        let Some(name) = vm_of(machine)? else { return Ok(Vec::new()) };
+        Ok(self.with_name(name).await?.into_iter().collect())
+    }
+
+    async fn named(&self, machine: &Machine) -> Result<Vec<VirtualMachine>, DriverError> {
+        Ok(self.at(MachineIdentity::from_machine(machine).name).await?.into_iter().collect())
+    }
+
+    async fn list(&self) -> Result<VmsByProviderId, DriverError> {
+        Ok(self.listing(self.api.of_cluster(&self.scope).await?))
+    }
+
+    fn shown(&self, vm: &VirtualMachine) -> Vm {
+        vm.vm(&self.spec.zone)
+    }
+}
+
+fn named(seen: &FoundVms, name: &str) -> Option<VirtualMachine> {
     seen.vms.iter().find(|vm| vm.metadata.name == name).cloned()
 }

@@ -77,11 +77,6 @@ impl VirtualMachine {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether another infrastructure provider has taken it over: it has lost the label with its role.
-    pub fn is_unlisted(&self, scope: &Scope) -> bool {
-        !scope.is_of_role(&self.metadata.labels)
-    }
-
     /// Whether its labels are those of a VM of which it is a copy. KubeVirt copies labels with a clone or a snapshot.
     pub fn is_copy(&self) -> bool {
         self.metadata.labels.get(VM_LABEL).is_some_and(|name| *name != self.metadata.name)
@@ -181,6 +176,11 @@ impl CloudVm for VirtualMachine {
         self.metadata.labels.get(OWNER_LABEL).map(String::as_str)
     }
 
+    /// A VM that another infrastructure provider has taken over has lost the label with its role.
+    fn is_listed(&self, scope: &Scope) -> bool {
+        scope.is_of_role(&self.metadata.labels) && !self.is_copy()
+    }
+
     fn belonging(&self, scope: &Scope) -> VmOwnership {
         let labels = &self.metadata.labels;
         if scope.is_foreign(labels) {
@@ -277,7 +277,7 @@ mod tests {
         let tags = [("mcm.gardener.cloud/cluster", "shoot"), ("mcm.gardener.cloud/role", "node")];
         let scope = Scope::from_tags(&tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into()).unwrap();
         let vm = vm(labels, json!({}));
-        assert_eq!((vm.belonging(&scope), vm.is_unlisted(&scope)), (expected, is_unlisted));
+        assert_eq!((vm.belonging(&scope), vm.is_listed(&scope)), (expected, !is_unlisted));
     }
 
     #[rstest]

@@ -17,12 +17,13 @@ use super::{
     server::{FakeCloud, Fault, Reply},
     spec_with, unmeasured, with_id,
 };
-use crate::AliDriver;
+use crate::AlibabaCloud;
+use mcm_driver::cloud::CloudDriver;
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
     world: World,
-    failing: AliDriver,
+    failing: CloudDriver<AlibabaCloud>,
 }
 
 impl matrix::Errors for Matrix {
@@ -299,7 +300,7 @@ async fn a_missing_permission_is_not_an_absence() {
 }
 
 /// Looks for the VM and repeats a creation as the controllers do, until it succeeds.
-async fn create(driver: &AliDriver, request: &MachineRequest) -> String {
+async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
     drop(driver.status(request).await);
     loop {
         match driver.create(request).await {

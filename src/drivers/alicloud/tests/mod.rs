@@ -17,13 +17,13 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverGuards, MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     testing::{self as kit, code, secret, secret_policy, server, with_id},
 };
 use serde_json::{Value, json};
 
 use self::fake::{Ecs, GROUP, IMAGE, KEY_ID, KEY_SECRET, REGION, SWITCH, TYPE, ZONE};
-use super::{Access, AliDriver, NAME, Patience};
+use super::{AlibabaCloud, NAME, Patience};
 
 const CLUSTER: (&str, &str) = ("kubernetes.io/cluster/shoot", "1");
 const ROLE: (&str, &str) = ("kubernetes.io/role/node", "1");
@@ -36,7 +36,7 @@ const OWNER: &str = "team-a";
 struct World {
     ecs: server::Shared<Ecs>,
     url: String,
-    driver: AliDriver,
+    driver: CloudDriver<AlibabaCloud>,
 }
 
 impl World {
@@ -89,17 +89,17 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> AliDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<AlibabaCloud> {
     driver_that_waits(attempt, Duration::from_secs(60), requests)
 }
 
 /// The same; it gives a VM up that is not shown for so long.
-fn driver_that_waits(attempt: Duration, lost: Duration, requests: RequestReporter) -> AliDriver {
+fn driver_that_waits(attempt: Duration, lost: Duration, requests: RequestReporter) -> CloudDriver<AlibabaCloud> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 3, pause: millis(1), slowest: 1000.0 };
     let pace = PollTiming { first: millis(2), longest: millis(10), total: millis(2000) };
-    let access = Access { limits, uses_proxy: false, secrets: secret_policy() };
-    AliDriver::new(access, Patience { window: millis(2), lost, pace }, requests)
+    let access = CloudAccess { limits, uses_proxy: false, secrets: secret_policy() };
+    CloudDriver(AlibabaCloud::new(access, Patience { window: millis(2), lost, pace }, requests))
 }
 
 /// A class of a VM in a VPC.

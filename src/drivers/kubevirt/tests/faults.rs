@@ -13,7 +13,8 @@ use super::{
     server::{FakeCloud, Fault, Reply},
     unmeasured, with_id,
 };
-use crate::KubevirtDriver;
+use crate::KubevirtVms;
+use mcm_driver::cloud::CloudDriver;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
@@ -25,7 +26,7 @@ const NOT_FOUND: Option<Code> = Some(Code::NotFound);
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
     world: World,
-    failing: KubevirtDriver,
+    failing: CloudDriver<KubevirtVms>,
 }
 
 impl matrix::Errors for Matrix {
@@ -330,7 +331,7 @@ async fn an_answer_without_end_is_given_up() {
 }
 
 /// Repeats a creation as the controller does, until it succeeds.
-async fn create(driver: &KubevirtDriver, request: &MachineRequest) -> String {
+async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
     let mut request = request.clone();
     loop {
         let error = match driver.create(&request).await {

@@ -17,14 +17,14 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     guard::DriverGuards,
     testing::{self as kit, code, secret, server, with_id},
 };
 use serde_json::{Value, json};
 
 use self::fake::{Kubernetes, NAMESPACE, REGION, TOKEN, ZONE};
-use super::{Access, KubevirtDriver, NAME, Patience};
+use super::{KubevirtVms, NAME, Patience};
 
 const CLUSTER: &str = "mcm.gardener.cloud/cluster";
 const ROLE: &str = "mcm.gardener.cloud/role";
@@ -37,7 +37,7 @@ const OWNER: &str = "team-a";
 struct World {
     kubernetes: server::Shared<Kubernetes>,
     url: String,
-    driver: KubevirtDriver,
+    driver: CloudDriver<KubevirtVms>,
 }
 
 impl World {
@@ -98,18 +98,22 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> KubevirtDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<KubevirtVms> {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a creation without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> KubevirtDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> CloudDriver<KubevirtVms> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     // The times of objects are whole seconds, so a VM looks older than it is.
     let pace = PollTiming { first: millis(2), longest: millis(5), total: millis(5000) };
     let patience = Patience { window: millis(2), settles, pace };
-    KubevirtDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, patience, requests)
+    CloudDriver(KubevirtVms::new(
+        CloudAccess { limits, uses_proxy: false, secrets: kit::secret_policy() },
+        patience,
+        requests,
+    ))
 }
 
 /// A class with the fields that a class needs.
