@@ -32,22 +32,18 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
-    machine::{Machine, MachineClass},
+    machine::MachineClass,
 };
 use mcm_driver::{
+    Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        AbsenceCache, CloudVm, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter,
-        TlsClientCache, VmCreations, check_provider, idempotency_token, known_as, only, safe_text, until_done,
+        AbsenceCache, CloudAccess, CloudDriver, CloudOperations, CloudSession, CloudVm, CreationLedger, LoginCache,
+        LookupCoalescer, LruCache, MachineIdentity, PollTiming, RequestReporter, VmCreations, known_as, safe_text,
+        until_done,
     },
-    code::Code,
-    environment::{DriverEnvironment, OpenError},
-    error::DriverError,
-    guard::DriverObserver,
     inspection::ResourceFinding,
-    interface::{Driver, DriverCapabilities, MachineRequest, SecretData, no_members},
-    secret_policy::SecretPolicy,
+    interface::no_members,
     spec::ClassProblems,
-    vm::{Vm, VmsByProviderId},
 };
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -63,12 +59,10 @@ use self::{
     order::{Order, user_data},
     parts::Part,
     server::{Server, Stage},
-    session::{CREATED, LookUps, Names, Ordered, Place, Session, id_of, look_ups, ordered_before, state_of},
+    session::{CREATED, Names, Ordered, RegionPlace, ServerLookups, Session, id_of, ordered_before, state_of},
     spec::Spec,
 };
 
-/// More logins than any installation has.
-const MOST_LOGINS: usize = 256;
 /// Most servers that were ordered or are being deleted and are remembered until Nova shows it.
 const MOST_SERVERS: usize = 10_000;
 
@@ -83,16 +77,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(OpenStackDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
-}
-
-/// How OpenStack is called.
-#[derive(Clone)]
-struct Access {
-    limits: HttpLimits,
-    uses_proxy: bool,
-    secrets: SecretPolicy,
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(OpenStackServers::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits.
@@ -156,6 +143,10 @@ enum Made {
 }
 
 impl Made {
+    fn found(server: Server) -> Self {
+        Self::Found(Box::new(server))
+    }
+
     fn id(&self) -> &str {
         match self {
             Self::Found(server) => &server.id,
@@ -164,85 +155,33 @@ impl Made {
     }
 }
 
-/// The only server that was created for a Machine without a provider ID, if there is one.
-async fn only_created_for(session: &Session, machine: &Machine) -> Result<Option<Made>, DriverError> {
-    match session.created_for(machine).await? {
-        none if none.is_empty() => Ok(None),
-        found => {
-            only(found, MachineIdentity::from_machine(machine).name).map(|server| Some(Made::Found(Box::new(server))))
-        }
-    }
-}
-
-/// The driver of OpenStack.
-struct OpenStackDriver {
+/// The servers of OpenStack.
+struct OpenStackServers {
     patience: Patience,
-    access: Access,
-    http: Arc<HttpClient>,
-    connections: TlsClientCache,
-    accounts: LruCache<Login, Arc<Account>>,
-    look_ups: Arc<LookUps>,
+    logins: LoginCache<Login, Account>,
+    look_ups: Arc<ServerLookups>,
     names: Arc<Names>,
     ordered: Arc<Ordered>,
     additions: Arc<Additions>,
     creations: VmCreations<Made>,
-    absences: AbsenceCache<Place>,
+    absences: AbsenceCache<RegionPlace>,
     /// Servers whose deletion Nova accepted.
     deleted: LruCache<String, Deletion>,
 }
 
-impl OpenStackDriver {
-    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
-        let (look_ups, names) = look_ups(patience.window);
+impl OpenStackServers {
+    fn new(access: CloudAccess, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
-            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            accounts: LruCache::new(MOST_LOGINS),
-            look_ups,
-            names,
+            logins: LoginCache::new(access, requests),
+            look_ups: Arc::new(LookupCoalescer::new(patience.window)),
+            names: Arc::new(LookupCoalescer::of_facts()),
             ordered: Arc::new(LruCache::new(MOST_SERVERS)),
             additions: Arc::new(Additions::new(patience.settles)),
             creations: VmCreations::new(patience.settles),
             absences: AbsenceCache::new(),
             deleted: LruCache::new(MOST_SERVERS),
-            access,
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = Login::from_secret(secret, &self.access.secrets)?;
-        let account = self.accounts.get_or(&login, || self.account(&login, secret))?;
-        let region = Region { account, name: scope.region.clone(), secret: secret.clone() };
-        let (look_ups, names) = (Arc::clone(&self.look_ups), Arc::clone(&self.names));
-        let (ordered, additions) = (Arc::clone(&self.ordered), Arc::clone(&self.additions));
-        Ok(Session { spec, scope, login, region, look_ups, names, ordered, additions })
-    }
-
-    fn account(&self, login: &Login, secret: &SecretData) -> Result<Arc<Account>, DriverError> {
-        let (client, slowest) = (self.connections.client(&login.tls)?, self.access.limits.slowest);
-        Ok(Arc::new(Account::new(&self.http, client, slowest, &self.access.secrets, login, secret)))
-    }
-
-    /// The servers of a Machine: the server with its provider ID or, without an ID, all that were created for it.
-    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<Server>, DriverError> {
-        let machine = &*request.machine;
-        if !machine.spec.provider_id.is_empty() {
-            return Ok(session.known(machine).await?.into_iter().collect());
-        }
-        let wanted = MachineIdentity::from_machine(machine);
-        let looking = self.absences.look(session.place(), wanted);
-        let found = self.creations.find(request, session.created_for(machine), Vec::is_empty).await?;
-        if found.is_empty() {
-            looking.found_none();
-        }
-        Ok(found)
     }
 
     const fn wait(&self, request: &MachineRequest) -> Wait {
@@ -262,7 +201,7 @@ impl OpenStackDriver {
             async move {
                 let server = match found {
                     Some(server) => Some(server),
-                    None => session.with_id(wanted.name, id).await?,
+                    None => session.server(wanted.name, id).await?,
                 };
                 let gone = || DriverError::new(Code::Aborted, format!("server {id} is gone before it was built"));
                 let server = server.ok_or_else(gone)?;
@@ -313,7 +252,7 @@ impl OpenStackDriver {
         };
         let what = &format!("the deletion of server {id}");
         let look = || async move {
-            let Some(shown) = session.with_id(name, id).await? else { return Ok(Some(())) };
+            let Some(shown) = session.server(name, id).await? else { return Ok(Some(())) };
             let Some(fault) = shown.fault_at_rest() else { return Ok(None) };
             let now = self.deleted.get(id).unwrap_or(deletion);
             if !now.is_due(self.patience.again) {
@@ -329,67 +268,85 @@ impl OpenStackDriver {
 }
 
 #[async_trait]
-impl Driver for OpenStackDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for OpenStackServers {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "servers of OpenStack";
+    const BALANCERS: Option<LoadBalancerKind> = Some(LoadBalancerKind::OpenstackPool);
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
+    fn check_secret(&self, _: Spec, _: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        let login = Login::from_secret(secret, &self.logins.access.secrets);
+        problems.secret(login.and_then(|login| self.logins.client(&login.tls)));
+        problems.secret(user_data(secret));
     }
 
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
+    /// Servers of a project, a region and a cluster with one role are listed for all of its classes.
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        let scope = spec.scope().ok()?;
+        Some(scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str)))
     }
 
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let login = Login::from_secret(secret, &self.access.secrets);
-        let client = login.and_then(|login| self.connections.client(&login.tls).map(drop));
-        for error in [client, user_data(secret).map(drop)].into_iter().filter_map(Result::err) {
-            problems.error("Secret", error.message);
-        }
-        problems
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        let uid = idempotency_token(&request.machine, 0)?;
-        let session = self.session(&request.class, &request.secret)?;
+    async fn session(&self, spec: Spec, _: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let access = &self.logins.access;
+        let login = Login::from_secret(secret, &access.secrets)?;
+        let open = || {
+            let client = self.logins.client(&login.tls)?;
+            Ok(Account::new(&self.logins.http, client, access.limits.slowest, &access.secrets, &login, secret))
+        };
+        let account = self.logins.get_or(&login, open)?;
+        let region = Region { account, name: scope.region.clone(), secret: secret.clone() };
+        let (look_ups, names) = (Arc::clone(&self.look_ups), Arc::clone(&self.names));
+        let (ordered, additions) = (Arc::clone(&self.ordered), Arc::clone(&self.additions));
+        Ok(Session { spec, scope, login, region, look_ups, names, ordered, additions })
+    }
+
+    fn creations(&self) -> Option<&dyn CreationLedger> {
+        Some(&self.creations)
+    }
+
+    fn absences(&self) -> Option<&AbsenceCache<RegionPlace>> {
+        Some(&self.absences)
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let wanted = MachineIdentity::from_machine(&request.machine);
         let order = Order {
             spec: session.spec.clone(),
-            name: MachineIdentity::from_machine(&request.machine).name.to_owned(),
-            uid,
+            name: wanted.name.to_owned(),
+            uid: wanted.uid.to_owned(),
             owner: request.owner.clone(),
             user_data: user_data(&request.secret)?,
         };
         let known = match ordered_before(&request.machine) {
-            Some(_) => only_created_for(&session, &request.machine).await?,
+            Some(_) => session.only_created_for(&request.machine).await?,
             None => None,
         };
         if known.is_none() {
             self.creations.announce(request)?;
         }
-        let is_absent = self.absences.take(session.place(), MachineIdentity::from_machine(&request.machine));
-        let look = {
-            let (session, machine) = (session.clone(), Arc::clone(&request.machine));
-            async move {
-                match known {
-                    None if !is_absent => only_created_for(&session, &machine).await,
-                    known => Ok(known),
-                }
-            }
+        let look = self.look_once(session, request);
+        let look = async move {
+            let found = if known.is_some() { known } else { look.await? };
+            Ok(found.map(Made::found))
         };
         let build = {
             let (session, wait, machine) = (session.clone(), self.wait(request), Arc::clone(&request.machine));
             let may_have_begun = !state_of(&machine).is_empty() && !self.creations.is_announced(&machine);
             async move {
                 // One look does not show that an earlier request had no effect: lists may lack a new server for a moment.
-                if may_have_begun && let Some(found) = only_created_for(&session, &machine).await? {
-                    return Ok(found);
+                if may_have_begun && let Some(found) = session.only_created_for(&machine).await? {
+                    return Ok(Made::found(found));
                 }
                 Ok(match session.build(&order, wait).await? {
                     Built::Ordered(id) => Made::Ordered(id),
@@ -400,7 +357,7 @@ impl Driver for OpenStackDriver {
         let made = self.creations.run_steps(request, look, build).await?;
         let region = &session.scope.region;
         let state = format!("{CREATED}{}", IDS.node_form(region, made.id()));
-        match self.finish(&session, request, made).await {
+        match self.finish(session, request, made).await {
             Ok(server) => Ok(Vm { last_known_state: Some(state), ..server.vm(region) }),
             // The next process finds the server by its ID, even if lists lack it.
             Err(error) if error.call_again_in.is_some() => Err(DriverError { last_known_state: Some(state), ..error }),
@@ -408,15 +365,9 @@ impl Driver for OpenStackDriver {
         }
     }
 
-    /// [`Code::Unimplemented`]: a server needs nothing after its creation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "servers of OpenStack are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let (wanted, wait) = (MachineIdentity::from_machine(&request.machine), self.wait(request));
-        let found = self.find(&session, request).await?;
+        let found = self.find(session, request).await?;
         let known = id_of(&request.machine)?;
         if let Some(id) = known.filter(|_| found.is_empty())
             && let Some(server) = session.region.server(id).await?
@@ -428,7 +379,7 @@ impl Driver for OpenStackDriver {
             };
         }
         for server in &found {
-            self.remove(&session, wanted.name, wait, server).await?;
+            self.remove(session, wanted.name, wait, server).await?;
         }
         // A Machine that was restored has another UID than its server, and an orphan has none.
         let uid = found.first().and_then(CloudVm::machine_uid).unwrap_or(wanted.uid);
@@ -440,42 +391,24 @@ impl Driver for OpenStackDriver {
         Ok(None)
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
         let machine = &*request.machine;
-        let server = only(self.find(&session, request).await?, MachineIdentity::from_machine(machine).name)?;
+        let server = self.find_only(session, request).await?;
         if machine.spec.provider_id.is_empty() && machine.metadata.deletion_timestamp.is_none() {
-            self.check_is_finished(&session, request, &server).await?;
+            self.check_is_finished(session, request, &server).await?;
         }
         Ok(server.vm(&session.scope.region))
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let all = session.region.servers(None).await?;
-        let ours = all.iter().filter(|server| server.exists() && server.has(&session.scope.markers));
-        Ok(ours.map(|server| (server.provider_id(&session.scope.region), server.listed())).collect())
-    }
-
-    /// Servers of a project, a region and a cluster with one role are listed for all of its classes.
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()));
-        match class.scope() {
-            Ok(scope) => scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str)),
-            Err(_) => true,
-        }
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret).err()).await)
-    }
-
     /// The cluster key stays on a server that is handed over, and so does its UID, by which its ID finds it.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        server: Server,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
-        let server = only(self.find(&session, request).await?, wanted.name)?;
         let (region, markers) = (&session.region, &session.scope.markers);
         let mut metadata = Map::new();
         if server.machine_uid().is_none() && !wanted.uid.is_empty() {
@@ -497,28 +430,24 @@ impl Driver for OpenStackDriver {
         Ok(())
     }
 
-    fn load_balancers(&self) -> Option<LoadBalancerKind> {
-        Some(LoadBalancerKind::OpenstackPool)
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data(secret).err()).await
     }
 
-    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+    async fn set_member(
+        &self,
+        request: &MachineRequest,
+        balancer: &LoadBalancer,
+        is_member: bool,
+    ) -> Result<(), DriverError> {
         let LoadBalancer::OpenstackPool(pool) = balancer else { return Err(no_members(NAME, balancer)) };
-        let session = self.session(&request.class, &request.secret)?;
-        session.join(&request.machine, pool, self.wait(request)).await
-    }
-
-    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
-        let LoadBalancer::OpenstackPool(pool) = balancer else { return Err(no_members(NAME, balancer)) };
-        let session = self.session(&request.class, &request.secret)?;
-        session.leave(&request.machine, pool, self.wait(request)).await
-    }
-
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+        let session = self.open_session(&request.class, &request.secret).await?;
+        let (machine, wait) = (&request.machine, self.wait(request));
+        if is_member { session.join(machine, pool, wait).await } else { session.leave(machine, pool, wait).await }
     }
 }
 
-impl OpenStackDriver {
+impl OpenStackServers {
     /// Checks that the creation of a server has nothing left to do.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{net::IpAddr, sync::OnceLock};
 use mcm_api::{load_balancer::Pool, machine::Machine};
 use mcm_driver::{
     Code, DriverError,
-    cloud::{MachineIdentity, is_word, until_done},
+    cloud::{CloudSession, MachineIdentity, is_word, until_done},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;

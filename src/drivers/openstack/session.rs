@@ -1,11 +1,12 @@
 //! A class with access to its cloud, and the look-ups of its servers.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
+use async_trait::async_trait;
 use mcm_api::machine::Machine;
 use mcm_driver::{
-    Code, DriverError,
-    cloud::{LookupCoalescer, LruCache, MachineIdentity, created_for, is_word, known_as},
+    Code, DriverError, Vm, VmsByProviderId,
+    cloud::{CloudSession, LookupCoalescer, LruCache, MachineIdentity, created_for, is_word},
 };
 
 use super::{
@@ -26,29 +27,23 @@ const LONGEST_PATTERN: usize = 4000;
 pub(crate) const CREATED: &str = "Created ";
 
 /// The answer of a look-up of several Machines.
-pub(crate) struct Seen {
+pub(crate) struct FoundServers {
     servers: Vec<Server>,
     /// Servers with these names were asked for, so one with another name is not among them.
     is_list: bool,
 }
 
-type Found = Result<Arc<Seen>, DriverError>;
 /// The IDs of resources with one name.
 type Ids = Result<Arc<Vec<String>>, DriverError>;
 
 /// A region with a login.
-pub(crate) type Place = (Login, String);
+pub(crate) type RegionPlace = (Login, String);
 /// Look-ups of servers in one place that wait at the same time share a request.
-pub(crate) type LookUps = LookupCoalescer<Place, Found>;
+pub(crate) type ServerLookups = LookupCoalescer<RegionPlace, Result<Arc<FoundServers>, DriverError>>;
 /// IDs of servers that were ordered, by the UID of their Machine.
 pub(crate) type Ordered = LruCache<String, String>;
 /// Look-ups of one name at the same time share a request.
 pub(crate) type Names = LookupCoalescer<(Login, String, Kind, String), Ids>;
-
-/// Look-ups that wait for others for `window`.
-pub(crate) fn look_ups(window: Duration) -> (Arc<LookUps>, Arc<Names>) {
-    (Arc::new(LookupCoalescer::new(window)), Arc::new(LookupCoalescer::of_facts()))
-}
 
 /// Resources that classes give by a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,50 +82,20 @@ pub(crate) struct Session {
     pub scope: Scope,
     pub login: Login,
     pub region: Region,
-    pub look_ups: Arc<LookUps>,
+    pub look_ups: Arc<ServerLookups>,
     pub names: Arc<Names>,
     pub ordered: Arc<Ordered>,
     pub additions: Arc<Additions>,
 }
 
 impl Session {
-    /// Where its servers are looked for.
-    pub fn place(&self) -> Place {
-        (self.login.clone(), self.region.name.clone())
-    }
-
-    /// The servers that were created for a Machine without a provider ID.
-    pub async fn created_for(&self, machine: &Machine) -> Result<Vec<Server>, DriverError> {
-        let wanted = MachineIdentity::from_machine(machine);
-        let seen = self.look(wanted.name).await?;
-        let found = created_for(seen.servers.iter().cloned(), wanted, &self.scope);
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        // While Nova moves a new server into its cell, lists may lack it.
-        let uid = wanted.uid.to_owned();
-        let Some(id) = self.ordered.get(&uid).or_else(|| ordered_before(machine)) else { return Ok(found) };
-        let server = self.region.server(&id).await?;
-        if server.is_none() {
-            self.ordered.forget(&uid);
-        }
-        Ok(created_for(server, wanted, &self.scope))
-    }
-
     /// Remembers the server that was ordered for a Machine.
     pub fn remember(&self, wanted: MachineIdentity<'_>, id: &str) {
         self.ordered.put(wanted.uid.to_owned(), id.to_owned());
     }
 
-    /// The server that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
-    pub async fn known(&self, machine: &Machine) -> Result<Option<Server>, DriverError> {
-        let Some(id) = id_of(machine)? else { return Ok(None) };
-        let wanted = MachineIdentity::from_machine(machine);
-        Ok(known_as(self.with_id(wanted.name, id).await?, wanted, &self.scope))
-    }
-
     /// The server with an ID, which probably has this name.
-    pub async fn with_id(&self, name: &str, id: &str) -> Result<Option<Server>, DriverError> {
+    pub async fn server(&self, name: &str, id: &str) -> Result<Option<Server>, DriverError> {
         let asked = format!("{name}/{id}");
         let seen = self.look(&asked).await?;
         match seen.servers.iter().find(|server| server.id == id) {
@@ -142,7 +107,7 @@ impl Session {
     }
 
     /// The servers that were asked for, by name or by name and ID, and maybe others.
-    async fn look(&self, asked: &str) -> Found {
+    async fn look(&self, asked: &str) -> Result<Arc<FoundServers>, DriverError> {
         let region = self.region.clone();
         let send = move |asked: BTreeSet<String>| async move { seen(&region, &asked).await.map(Arc::new) };
         self.look_ups.look_up(self.place(), asked.to_owned(), send).await
@@ -198,14 +163,62 @@ impl Session {
     }
 }
 
+#[async_trait]
+impl CloudSession for Session {
+    type Vm = Server;
+    type Place = RegionPlace;
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn place(&self) -> RegionPlace {
+        (self.login.clone(), self.region.name.clone())
+    }
+
+    async fn with_id(&self, machine: &Machine) -> Result<Vec<Server>, DriverError> {
+        let Some(id) = id_of(machine)? else { return Ok(Vec::new()) };
+        Ok(self.server(MachineIdentity::from_machine(machine).name, id).await?.into_iter().collect())
+    }
+
+    async fn named(&self, machine: &Machine) -> Result<Vec<Server>, DriverError> {
+        Ok(self.look(MachineIdentity::from_machine(machine).name).await?.servers.clone())
+    }
+
+    async fn created_for(&self, machine: &Machine) -> Result<Vec<Server>, DriverError> {
+        let wanted = MachineIdentity::from_machine(machine);
+        let found = created_for(self.named(machine).await?, wanted, &self.scope);
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        // While Nova moves a new server into its cell, lists may lack it.
+        let uid = wanted.uid.to_owned();
+        let Some(id) = self.ordered.get(&uid).or_else(|| ordered_before(machine)) else { return Ok(found) };
+        let server = self.region.server(&id).await?;
+        if server.is_none() {
+            self.ordered.forget(&uid);
+        }
+        Ok(created_for(server, wanted, &self.scope))
+    }
+
+    async fn list(&self) -> Result<VmsByProviderId, DriverError> {
+        let all = self.region.servers(None).await?;
+        Ok(self.listing(all.into_iter().filter(Server::exists).collect()))
+    }
+
+    fn shown(&self, server: &Server) -> Vm {
+        server.vm(&self.region.name)
+    }
+}
+
 /// The servers that several look-ups ask for: one by its name or ID, several by a regular expression of their names.
-async fn seen(region: &Region, asked: &BTreeSet<String>) -> Result<Seen, DriverError> {
+async fn seen(region: &Region, asked: &BTreeSet<String>) -> Result<FoundServers, DriverError> {
     let id = asked.first().filter(|_| asked.len() == 1).and_then(|one| Some(one.split_once('/')?.1));
     if let Some(id) = id {
-        return Ok(Seen { servers: region.server(id).await?.into_iter().collect(), is_list: false });
+        return Ok(FoundServers { servers: region.server(id).await?.into_iter().collect(), is_list: false });
     }
     let found = region.servers(pattern(asked).as_deref()).await?;
-    Ok(Seen { servers: found.into_iter().filter(Server::exists).collect(), is_list: true })
+    Ok(FoundServers { servers: found.into_iter().filter(Server::exists).collect(), is_list: true })
 }
 
 /// A regular expression of some names. `None` if it were too long.
@@ -233,13 +246,7 @@ pub(crate) fn state_of(machine: &Machine) -> &str {
 
 /// The ID of the server in the provider ID of a Machine, if it has one.
 pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
-    let Some([id]) = IDS.of_machine(machine)? else { return Ok(None) };
-    if !is_word(id) {
-        let name = MachineIdentity::from_machine(machine).name;
-        let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
-        return Err(DriverError::new(Code::InvalidArgument, message));
-    }
-    Ok(Some(id))
+    IDS.word_of_machine(machine)
 }
 
 #[cfg(test)]

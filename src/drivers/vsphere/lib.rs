@@ -37,22 +37,16 @@ use std::{
 use async_trait::async_trait;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
-use mcm_api::machine::MachineClass;
+use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
+    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
+    SecretData, Vm,
     cloud::{
-        CloudFailure, CloudVm, CreationLedger, HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming,
-        RequestReporter, SecretReader, TlsClientCache, VmCreations, VmOwnership, check_provider, idempotency_token,
-        only, until_done,
+        CloudAccess, CloudDriver, CloudFailure, CloudOperations, CloudSession, CloudVm, CreationLedger, LoginCache,
+        LruCache, MOST_LOGINS, MachineIdentity, PollTiming, RequestReporter, SecretReader, VmCreations, until_done,
     },
-    code::Code,
-    environment::{DriverEnvironment, OpenError},
-    error::DriverError,
-    guard::DriverObserver,
     inspection::ResourceFinding,
-    interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
-    secret_policy::SecretPolicy,
     spec::ClassProblems,
-    vm::{Vm, VmsByProviderId},
 };
 use tokio::time::Instant;
 
@@ -66,16 +60,14 @@ use self::{
     names::{OWNER_FIELD, UNLISTED_FIELD},
     order::{HARDWARE, configuration, fields, is_older, uid_field},
     place::{Property, Target, properties_of},
-    session::{Session, Shared},
+    session::{Session, SharedLookups},
     soap::{Method, Ref, Soap, Xml},
-    spec::{Scope, Spec},
+    spec::Spec,
     tasks::{Begun, Tasks},
     user_data::{Carried, ConsolePasswords, UserData},
     vm::VirtualMachine,
 };
 
-/// More logins than any installation has.
-const MOST_LOGINS: usize = 256;
 /// Most Machines whose deletion waits for clones of earlier processes.
 const MOST_WAITING: usize = 10_000;
 /// Variables with passwords for the console, as the reference reads them.
@@ -96,18 +88,9 @@ pub fn open(
 ) -> Result<Arc<dyn Driver>, OpenError> {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let passwords = ConsolePasswords { plain: variable(PASSWORD), hash: variable(PASSWORD_HASH) };
-    let access =
-        Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone(), passwords };
-    Ok(Arc::new(VsphereDriver::new(access, Patience::default(), RequestReporter::for_provider(NAME, observer))))
-}
-
-/// How vCenter is called.
-#[derive(Clone)]
-struct Access {
-    limits: HttpLimits,
-    uses_proxy: bool,
-    secrets: SecretPolicy,
-    passwords: ConsolePasswords,
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(VsphereVms::new(access, passwords, Patience::default(), requests))))
 }
 
 /// How long the driver waits.
@@ -148,15 +131,13 @@ enum Made {
     Clone(Begun),
 }
 
-/// The driver of vSphere.
-struct VsphereDriver {
+/// The VMs of vSphere.
+struct VsphereVms {
     patience: Patience,
-    access: Access,
-    http: Arc<HttpClient>,
-    connections: TlsClientCache,
-    logins: LruCache<Login, Arc<Soap>>,
+    passwords: ConsolePasswords,
+    logins: LoginCache<Login, Soap>,
     fields: LruCache<Login, Arc<Fields>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedLookups>,
     creations: VmCreations<Made>,
     /// By the UID of the Machine.
     clones: Arc<Tasks>,
@@ -166,50 +147,19 @@ struct VsphereDriver {
     foreign_clones: LruCache<String, Arc<Vec<Ref>>>,
 }
 
-impl VsphereDriver {
-    fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
+impl VsphereVms {
+    fn new(access: CloudAccess, passwords: ConsolePasswords, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
-            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            logins: LruCache::new(MOST_LOGINS),
+            passwords,
+            logins: LoginCache::new(access, requests),
             fields: LruCache::new(MOST_LOGINS),
-            shared: Arc::new(Shared::new(patience.window)),
+            shared: Arc::new(SharedLookups::new(patience.window)),
             creations: VmCreations::new(patience.settles),
             clones: Arc::default(),
             deletions: Tasks::default(),
             foreign_clones: LruCache::new(MOST_WAITING),
-            access,
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = Login::from_secret(secret, &self.access.secrets)?;
-        let soap = self.logins.get_or(&login, || {
-            let client = self.connections.client(&login.tls())?;
-            Ok::<_, DriverError>(Arc::new(Soap::new(&self.http, client, &login, self.access.limits.slowest)))
-        })?;
-        let mut secret = secret.clone();
-        let passwords = &self.access.passwords;
-        for (key, value) in [(PASSWORD, &passwords.plain), (PASSWORD_HASH, &passwords.hash)] {
-            secret.0.extend(value.clone().map(|value| (key.to_owned(), value.into_bytes())));
-        }
-        Ok(Session { spec, scope, login, api: Api { soap, secret }, shared: Arc::clone(&self.shared) })
-    }
-
-    /// The VMs of a Machine: the VM with its provider ID or, without an ID, all that were created for it.
-    async fn find(&self, session: &Session, request: &MachineRequest) -> Result<Vec<VirtualMachine>, DriverError> {
-        let machine = &*request.machine;
-        if !machine.spec.provider_id.is_empty() {
-            return Ok(session.known(machine).await?.into_iter().collect());
-        }
-        self.creations.find(request, session.created_for(MachineIdentity::from_machine(machine)), Vec::is_empty).await
     }
 
     /// The VM of a Machine: found, or cloned. It may be unfinished.
@@ -226,16 +176,11 @@ impl VsphereDriver {
         let pace = &self.patience.clone;
         let done = self.clones.follow(&session.api, wanted.uid, &begun, pace, request.may_pause, &what).await?;
         if let Err(failure) = done {
-            return Err(self.not_cloned(session, wanted, &failure, &what).await);
+            return Err(self.not_cloned(session, &request.machine, &failure, &what).await);
         }
-        let found = session.created_for(wanted).await?;
-        if found.is_empty() {
-            return Err(DriverError::new(
-                Code::Unavailable,
-                format!("the {what} is done, but vCenter does not show it"),
-            ));
-        }
-        only(found, wanted.name)
+        session.only_created_for(&request.machine).await?.ok_or_else(|| {
+            DriverError::new(Code::Unavailable, format!("the {what} is done, but vCenter does not show it"))
+        })
     }
 
     /// Looks for the VM of a Machine, and begins to clone one if there is none.
@@ -243,12 +188,10 @@ impl VsphereDriver {
         let prepared = Arc::new(OnceLock::<(Arc<Target>, Placement)>::new());
         let look = {
             let (session, request, prepared) = (session.clone(), request.clone(), Arc::clone(&prepared));
-            let passwords = self.access.passwords.clone();
+            let passwords = self.passwords.clone();
             async move {
-                let wanted = MachineIdentity::from_machine(&request.machine);
-                let found = session.created_for(wanted).await?;
-                if !found.is_empty() {
-                    return only(found, wanted.name).map(|vm| Some(Made::Vm(Box::new(vm))));
+                if let Some(vm) = session.only_created_for(&request.machine).await? {
+                    return Ok(Some(Made::Vm(Box::new(vm))));
                 }
                 let target = session.target().await?;
                 // A clone that could not be configured would be of no use.
@@ -278,7 +221,7 @@ impl VsphereDriver {
     async fn not_cloned(
         &self,
         session: &Session,
-        wanted: MachineIdentity<'_>,
+        machine: &Machine,
         failure: &CloudFailure,
         what: &str,
     ) -> DriverError {
@@ -286,11 +229,12 @@ impl VsphereDriver {
         if !failure.is("DuplicateName") {
             return error;
         }
-        match session.created_for(wanted).await {
+        match session.created_for(machine).await {
             Ok(found) if found.is_empty() => {
                 let message = format!(
                     "{}: the folder has a VM of this name that is not of machine {}: delete or rename it",
-                    error.message, wanted.name
+                    error.message,
+                    MachineIdentity::from_machine(machine).name
                 );
                 DriverError { message, ..error }
             }
@@ -343,7 +287,7 @@ impl VsphereDriver {
         let Some((guest_id, properties, version)) = found.into_iter().next() else {
             return Err(DriverError::new(Code::Unknown, format!("{what} failed: it cannot be read")));
         };
-        let carried = carried(session, request, &self.access.passwords, &guest_id, properties.as_deref())?;
+        let carried = carried(session, request, &self.passwords, &guest_id, properties.as_deref())?;
         self.change(api, CONFIGURE, vm, &configuration(&session.spec, &carried), "configuration").await?;
         if is_older(&version) {
             // An older host does not have the version. The VM runs with that of its template, as with the reference.
@@ -509,7 +453,7 @@ impl VsphereDriver {
                 ..DriverError::new(Code::Unavailable, message)
             });
         }
-        only(self.find(session, request).await?, wanted.name)
+        self.find_only(session, request).await
     }
 }
 
@@ -532,59 +476,76 @@ fn carried(
 }
 
 #[async_trait]
-impl Driver for VsphereDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for VsphereVms {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "VMs of vSphere";
+    const CAPABILITIES: DriverCapabilities =
+        DriverCapabilities { initialize: true, list: true, inspect: true, tag: true };
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: true, list: true, inspect: true, tag: true }
-    }
-
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
-    }
-
-    fn secret_problems(&self, _: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        match Login::from_secret(secret, &self.access.secrets) {
-            Ok(login) if login.tls().is_insecure => {
-                problems
-                    .warning("Secret", "the certificate of vCenter is not verified, so its password may go to others");
-            }
-            Ok(_) => {}
-            Err(error) => problems.error("Secret", error.message),
+    fn check_secret(&self, _: Spec, _: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        let login = Login::from_secret(secret, &self.logins.access.secrets);
+        if login.as_ref().is_ok_and(|login| login.tls().is_insecure) {
+            problems.warning("Secret", "the certificate of vCenter is not verified, so its password may go to others");
         }
-        if let Err(error) = SecretReader(secret).user_data() {
-            problems.error("Secret", error.message);
-        }
-        problems
+        problems.secret(login);
+        problems.secret(SecretReader(secret).user_data());
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let session = self.session(&request.class, &request.secret)?;
-        let vm = self.cloned(&session, request).await?;
-        let vm = self.finish(&session, request, vm).await?;
-        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+    /// VMs of a cluster and a role in one folder are listed for all classes with them. The datacenter may be written in several
+    /// ways.
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        let [one, other] = [spec.scope().ok()?, other.scope().ok()?];
+        Some((one.folder, one.cluster, one.role) == (other.folder, other.cluster, other.role))
+    }
+
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
+    }
+
+    async fn session(&self, spec: Spec, _: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let access = &self.logins.access;
+        let login = Login::from_secret(secret, &access.secrets)?;
+        let soap = self.logins.get_or(&login, || {
+            let client = self.logins.client(&login.tls())?;
+            Ok(Soap::new(&self.logins.http, client, &login, access.limits.slowest))
+        })?;
+        let mut secret = secret.clone();
+        for (key, value) in [(PASSWORD, &self.passwords.plain), (PASSWORD_HASH, &self.passwords.hash)] {
+            secret.0.extend(value.clone().map(|value| (key.to_owned(), value.into_bytes())));
+        }
+        Ok(Session { spec, scope, login, api: Api { soap, secret }, shared: Arc::clone(&self.shared) })
+    }
+
+    fn creations(&self) -> Option<&dyn CreationLedger> {
+        Some(&self.creations)
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let vm = self.cloned(session, request).await?;
+        Ok(self.finish(session, request, vm).await?.as_created())
     }
 
     /// Finishes a VM whose creation broke off.
     async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+        let session = self.open_session(&request.class, &request.secret).await?;
         let vm = self.settled(&session, request).await?;
         if vm.is_unfinished() {
-            self.validate(&request.class).to_result()?;
+            let mut problems = ClassProblems::default();
+            Self::read_spec(&request.class, &mut problems);
+            problems.to_result()?;
         }
         self.finish(&session, request, vm).await
     }
 
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
         self.creations.settled(&request.machine).await;
         if let Some(begun) = self.clones.get(wanted.uid) {
@@ -592,21 +553,20 @@ impl Driver for VsphereDriver {
             // Its outcome does not matter.
             let _ = self.clones.follow(&session.api, wanted.uid, &begun, pace, request.may_pause, &what).await?;
         }
-        let mut found = self.find(&session, request).await?;
+        let mut found = self.find(session, request).await?;
         // An orphan has no UID.
         if found.is_empty() && request.machine.spec.provider_id.is_empty() && !wanted.uid.is_empty() {
-            found = self.left(&session, request).await?;
+            found = self.left(session, request).await?;
         }
         for vm in found {
-            self.destroy(&session, request, &vm).await?;
+            self.destroy(session, request, &vm).await?;
         }
         Ok(None)
     }
 
     /// [`Code::Uninitialized`]: the creation of the VM broke off.
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let vm = self.settled(&session, request).await?;
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let vm = self.settled(session, request).await?;
         if !vm.is_unfinished() {
             return Ok(vm.vm());
         }
@@ -614,38 +574,14 @@ impl Driver for VsphereDriver {
         Err(DriverError { vm: Some(Box::new(vm.vm())), ..DriverError::new(Code::Uninitialized, message) })
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let is_ours = |vm: &&VirtualMachine| {
-            vm.belonging(&session.scope) == VmOwnership::Ours && !vm.is_unlisted() && !vm.is_copy()
-        };
-        Ok(session.all().await?.iter().filter(is_ours).map(|vm| (vm.provider_id(), vm.listed())).collect())
-    }
-
-    /// VMs of a cluster and a role in one folder are listed for all classes with them. The datacenter may be written in several
-    /// ways.
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] =
-            [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()).scope());
-        match (class, other) {
-            (Ok(class), Ok(other)) => {
-                let part = |scope: &Scope| (scope.folder.clone(), scope.cluster.clone(), scope.role.clone());
-                part(&class) == part(&other)
-            }
-            _ => true,
-        }
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(SecretReader(secret).user_data().err()).await)
-    }
-
     /// The custom fields of the cluster stay, so that its ID finds a VM that is handed over. It gets one that takes it off the list.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::from_machine(&request.machine);
-        let vm = only(self.find(&session, request).await?, wanted.name)?;
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        vm: VirtualMachine,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let values = if is_listed {
             let mut values = fields(&session.spec, &request.owner, &vm.provider_id());
@@ -654,10 +590,10 @@ impl Driver for VsphereDriver {
         } else {
             [of(UNLISTED_FIELD, "true"), of(OWNER_FIELD, "")].into()
         };
-        self.mark(&session, &vm, &values).await
+        self.mark(session, &vm, &values).await
     }
 
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(SecretReader(secret).user_data().err()).await
     }
 }

@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use mcm_api::machine::Machine;
 use mcm_driver::{
-    Code, DriverError, MachineRequest,
-    cloud::{CloudFailure, LookupCoalescer, MachineIdentity, created_for, is_word, known_as},
+    Code, DriverError, MachineRequest, Vm, VmsByProviderId,
+    cloud::{CloudFailure, CloudSession, LookupCoalescer, MachineIdentity, VmLookups, VmQuery},
 };
 
 use super::{
@@ -29,32 +30,9 @@ use super::{
 /// The clocks of vCenter and of the control plane differ by less.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(10);
 
-/// A VM that a look-up asks for, as a text by which look-ups are joined.
-enum Asked<'a> {
-    Name(&'a str),
-    Uuid(&'a str),
-}
-
-impl<'a> Asked<'a> {
-    fn key(&self) -> String {
-        match self {
-            Self::Name(name) => format!("name/{name}"),
-            Self::Uuid(uuid) => format!("uuid/{uuid}"),
-        }
-    }
-
-    fn of_key(key: &'a str) -> Self {
-        match key.split_once('/') {
-            Some(("uuid", uuid)) => Self::Uuid(uuid),
-            Some((_, name)) => Self::Name(name),
-            None => Self::Name(key),
-        }
-    }
-}
-
 /// The VMs that a look-up of several Machines finds.
 #[derive(Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct FoundVms {
     vms: Vec<VirtualMachine>,
     /// Names of VMs that vCenter cannot describe.
     unknown: Vec<String>,
@@ -64,21 +42,21 @@ pub(crate) struct Look {
     is_of_folder: bool,
 }
 
-/// Look-ups of VMs of one class with one login that wait at the same time share a request.
-pub(crate) type LookUps = LookupCoalescer<(Login, Scope), Result<Arc<Look>, DriverError>>;
+/// A class with a login.
+type FolderPlace = (Login, Scope);
 /// Look-ups of the objects that VMs of a class need join others that are under way.
 pub(crate) type Targets = LookupCoalescer<TargetKey, Result<Arc<Target>, DriverError>>;
 
 /// The look-ups of all classes.
-pub(crate) struct Shared {
-    look_ups: LookUps,
+pub(crate) struct SharedLookups {
+    look_ups: VmLookups<FolderPlace, FoundVms>,
     targets: Targets,
 }
 
-impl Shared {
+impl SharedLookups {
     /// Look-ups of VMs wait for others for `window`.
     pub(crate) fn new(window: Duration) -> Self {
-        Self { look_ups: LookupCoalescer::new(window), targets: LookupCoalescer::of_facts() }
+        Self { look_ups: VmLookups::new(window), targets: LookupCoalescer::of_facts() }
     }
 }
 
@@ -89,26 +67,15 @@ pub(crate) struct Session {
     pub scope: Scope,
     pub login: Login,
     pub api: Api,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedLookups>,
 }
 
 impl Session {
-    /// The VMs that were created for a Machine without a provider ID.
-    pub(crate) async fn created_for(&self, wanted: MachineIdentity<'_>) -> Result<Vec<VirtualMachine>, DriverError> {
-        let look = self.look(&Asked::Name(wanted.name)).await?;
-        if look.unknown.iter().any(|name| name == wanted.name) {
-            return Err(undescribed(&look.unknown));
-        }
-        let listed = look.vms.iter().filter(|vm| !vm.is_unlisted() && !vm.is_copy()).cloned();
-        let found = created_for(listed, wanted, &self.scope);
-        Ok(found.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect())
-    }
-
     /// The VM that a Go program made for a Machine before it ended, and did not mark: one in the folder of the class with the name
     /// of the Machine, younger than the Machine, with which nothing else was done.
     pub(crate) async fn unmarked_for(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
         let (name, since) = (MachineIdentity::from_machine(machine).name, machine.metadata.creation_timestamp.as_ref());
-        let look = self.look(&Asked::Name(name)).await?;
+        let look = self.look(VmQuery::Name(name.to_owned())).await?;
         let found = look.vms.iter().find(|vm| vm.name() == name && vm.is_untouched());
         let (Some(vm), Some(since)) = (found, since) else { return Ok(None) };
         let created = self.api.created(&vm.reference).await;
@@ -135,23 +102,6 @@ impl Session {
         let since = since.0.checked_sub(CLOCK_SKEW).unwrap_or(Timestamp::MIN);
         let clones = self.api.clones_of(&template, since).await;
         clones.map_err(|failure| self.failed(&failure, "a look at the clones of the template"))
-    }
-
-    /// The VM that the provider ID of a Machine names, if it is of the Machine. `None` also without a provider ID.
-    pub(crate) async fn known(&self, machine: &Machine) -> Result<Option<VirtualMachine>, DriverError> {
-        let Some(uuid) = uuid_of(machine)? else { return Ok(None) };
-        let known = |vm| known_as(Some(vm), MachineIdentity::from_machine(machine), &self.scope);
-        let found = self.with_uuid(&uuid).await?.into_iter().find_map(known);
-        Ok(found.map(|vm| vm.in_region(&self.spec.region)))
-    }
-
-    /// All VMs of the class.
-    pub(crate) async fn all(&self) -> Result<Vec<VirtualMachine>, DriverError> {
-        let look = self.in_folder().await?;
-        if !look.unknown_of_class.is_empty() {
-            return Err(undescribed(&look.unknown_of_class));
-        }
-        Ok(look.vms.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect())
     }
 
     /// The objects that a VM of the class needs.
@@ -189,7 +139,7 @@ impl Session {
 
     /// The VMs with a UUID.
     async fn with_uuid(&self, uuid: &str) -> Result<Vec<VirtualMachine>, DriverError> {
-        let look = self.look(&Asked::Uuid(uuid)).await?;
+        let look = self.look(VmQuery::Id(uuid.to_owned())).await?;
         let found: Vec<_> = look.vms.iter().filter(|vm| vm.uuid() == uuid).cloned().collect();
         if !found.is_empty() {
             return Ok(found);
@@ -199,37 +149,36 @@ impl Session {
         if look.unknown.is_empty() { Ok(look.vms.clone()) } else { Err(undescribed(&look.unknown)) }
     }
 
-    async fn look(&self, asked: &Asked<'_>) -> Result<Arc<Look>, DriverError> {
+    async fn look(&self, asked: VmQuery) -> Result<Arc<FoundVms>, DriverError> {
         let session = self.clone();
-        let key = (self.login.clone(), self.scope.clone());
-        let send = move |keys| async move { session.look_for(&keys).await.map(Arc::new) };
-        self.shared.look_ups.look_up(key, asked.key(), send).await
+        let send = move |asked| async move { session.look_for(&asked).await.map(Arc::new) };
+        self.shared.look_ups.look_up(self.place(), asked, send).await
     }
 
     /// The VMs that were asked for, and maybe others: one by itself, several by their folder.
-    async fn look_for(&self, keys: &BTreeSet<String>) -> Result<Look, DriverError> {
-        match keys.first().filter(|_| keys.len() == 1).map(|key| Asked::of_key(key)) {
-            Some(Asked::Uuid(uuid)) => self.by_uuid(uuid).await,
-            Some(Asked::Name(name)) => self.by_name(name).await,
+    async fn look_for(&self, asked: &BTreeSet<VmQuery>) -> Result<FoundVms, DriverError> {
+        match VmQuery::only(asked) {
+            Some(VmQuery::Id(uuid)) => self.by_uuid(uuid).await,
+            Some(VmQuery::Name(name)) => self.by_name(name).await,
             None => match self.in_folder().await {
                 // VMs with UUIDs may be elsewhere.
                 Err(error)
-                    if error.code == Code::InvalidArgument && keys.iter().all(|key| key.starts_with("uuid/")) =>
+                    if error.code == Code::InvalidArgument && asked.iter().all(|one| matches!(one, VmQuery::Id(_))) =>
                 {
-                    Ok(Look { is_of_folder: true, ..Look::default() })
+                    Ok(FoundVms { is_of_folder: true, ..FoundVms::default() })
                 }
                 look => look,
             },
         }
     }
 
-    async fn by_uuid(&self, uuid: &str) -> Result<Look, DriverError> {
+    async fn by_uuid(&self, uuid: &str) -> Result<FoundVms, DriverError> {
         let what = format!("a look at VM {uuid}");
         let found = self.api.with_uuid(uuid).await.map_err(|failure| self.failed(&failure, &what))?;
         self.described(found, &what).await
     }
 
-    async fn by_name(&self, name: &str) -> Result<Look, DriverError> {
+    async fn by_name(&self, name: &str) -> Result<FoundVms, DriverError> {
         let what = format!("a look at VM {name}");
         let folder = self.folder().await?;
         let found = self.api.child(&folder, name).await.map_err(|failure| self.failed(&failure, &what))?;
@@ -237,27 +186,27 @@ impl Session {
     }
 
     /// All VMs in the folder of the class.
-    async fn in_folder(&self) -> Result<Look, DriverError> {
+    async fn in_folder(&self) -> Result<FoundVms, DriverError> {
         let what = "a list of the VMs in the folder";
         let folder = self.folder().await?;
         let look = self.look_at(Filter::in_folder(folder, KIND, &PROPERTIES)).await;
-        Ok(Look { is_of_folder: true, ..look.map_err(|failure| self.failed(&failure, what))? })
+        Ok(FoundVms { is_of_folder: true, ..look.map_err(|failure| self.failed(&failure, what))? })
     }
 
-    async fn described(&self, vms: Vec<Ref>, what: &str) -> Result<Look, DriverError> {
+    async fn described(&self, vms: Vec<Ref>, what: &str) -> Result<FoundVms, DriverError> {
         if vms.is_empty() {
-            return Ok(Look::default());
+            return Ok(FoundVms::default());
         }
         let is_only = vms.len() == 1;
         match self.look_at(Filter::of_all(vms, KIND, &PROPERTIES)).await {
             // It was deleted between the two requests.
-            Err(failure) if failure.is("ManagedObjectNotFound") && is_only => Ok(Look::default()),
+            Err(failure) if failure.is("ManagedObjectNotFound") && is_only => Ok(FoundVms::default()),
             look => look.map_err(|failure| self.failed(&failure, what)),
         }
     }
 
     /// The VMs of a filter, with the names of their custom fields.
-    async fn look_at(&self, filter: Filter) -> Result<Look, CloudFailure> {
+    async fn look_at(&self, filter: Filter) -> Result<FoundVms, CloudFailure> {
         enum Part {
             Names(BTreeMap<i64, String>),
             Vm(Seen),
@@ -275,7 +224,7 @@ impl Session {
                 Part::Vm(vm) => seen.push(vm),
             }
         }
-        let mut look = Look::default();
+        let mut look = FoundVms::default();
         for one in seen {
             match one {
                 Seen::Vm(vm) => look.vms.push(vm.with_fields(&names)),
@@ -318,6 +267,47 @@ impl Session {
     }
 }
 
+#[async_trait]
+impl CloudSession for Session {
+    type Vm = VirtualMachine;
+    type Place = FolderPlace;
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn place(&self) -> FolderPlace {
+        (self.login.clone(), self.scope.clone())
+    }
+
+    async fn with_id(&self, machine: &Machine) -> Result<Vec<VirtualMachine>, DriverError> {
+        let Some(uuid) = IDS.word_of_machine(machine)? else { return Ok(Vec::new()) };
+        let found = self.with_uuid(&uuid.to_ascii_lowercase()).await?;
+        Ok(found.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect())
+    }
+
+    async fn named(&self, machine: &Machine) -> Result<Vec<VirtualMachine>, DriverError> {
+        let name = MachineIdentity::from_machine(machine).name;
+        let look = self.look(VmQuery::Name(name.to_owned())).await?;
+        if look.unknown.iter().any(|one| one == name) {
+            return Err(undescribed(&look.unknown));
+        }
+        Ok(look.vms.iter().cloned().map(|vm| vm.in_region(&self.spec.region)).collect())
+    }
+
+    async fn list(&self) -> Result<VmsByProviderId, DriverError> {
+        let look = self.in_folder().await?;
+        if !look.unknown_of_class.is_empty() {
+            return Err(undescribed(&look.unknown_of_class));
+        }
+        Ok(self.listing(look.vms.into_iter().map(|vm| vm.in_region(&self.spec.region)).collect()))
+    }
+
+    fn shown(&self, vm: &VirtualMachine) -> Vm {
+        vm.vm()
+    }
+}
+
 fn undescribed(names: &[String]) -> DriverError {
     let names = names.join(", ");
     let message = format!(
@@ -325,15 +315,4 @@ fn undescribed(names: &[String]) -> DriverError {
          configuration"
     );
     DriverError::new(Code::Unavailable, message)
-}
-
-/// The UUID of the VM in the provider ID of a Machine, if it has one.
-fn uuid_of(machine: &Machine) -> Result<Option<String>, DriverError> {
-    let Some([uuid]) = IDS.of_machine(machine)? else { return Ok(None) };
-    if !is_word(uuid) {
-        let name = MachineIdentity::from_machine(machine).name;
-        let message = format!("machine {name:?} has provider ID {:?}: check its class", machine.spec.provider_id);
-        return Err(DriverError::new(Code::InvalidArgument, message));
-    }
-    Ok(Some(uuid.to_ascii_lowercase()))
 }

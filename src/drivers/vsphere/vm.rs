@@ -270,6 +270,10 @@ impl CloudVm for VirtualMachine {
         self.marker(OWNER_FIELD, extra::OWNER)
     }
 
+    fn is_listed(&self, _: &Scope) -> bool {
+        !self.is_unlisted() && !self.is_copy()
+    }
+
     fn belonging(&self, scope: &Scope) -> VmOwnership {
         let clusters = self.all_of(CLUSTER_FIELD, CLUSTER_PREFIX, extra::CLUSTER);
         let roles = self.all_of(ROLE_FIELD, ROLE_PREFIX, extra::ROLE);

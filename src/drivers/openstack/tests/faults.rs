@@ -18,12 +18,13 @@ use super::{
     server::{FakeCloud, Fault, Reply},
     spec, spec_with_parts, unmeasured,
 };
-use crate::OpenStackDriver;
+use crate::OpenStackServers;
+use mcm_driver::cloud::CloudDriver;
 
 /// A cloud with a driver whose calls end soon, and one that waits.
 struct Matrix {
     world: World,
-    failing: OpenStackDriver,
+    failing: CloudDriver<OpenStackServers>,
 }
 
 impl matrix::Errors for Matrix {
@@ -245,7 +246,7 @@ async fn an_answer_without_end_is_given_up() {
 }
 
 /// Looks for the VM and repeats a creation as the controllers do, until it succeeds.
-async fn create(driver: &OpenStackDriver, request: &MachineRequest) -> String {
+async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
     drop(driver.status(request).await);
     let mut request = request.clone();
     loop {

@@ -12,10 +12,11 @@ use super::{
     server::Fault,
     spec, spec_with, spec_with_parts, store, unmeasured,
 };
-use crate::OpenStackDriver;
+use crate::OpenStackServers;
+use mcm_driver::cloud::CloudDriver;
 
 /// A process, which waits so long after a request with an unknown outcome.
-fn process(settles: Duration) -> OpenStackDriver {
+fn process(settles: Duration) -> CloudDriver<OpenStackServers> {
     driver_that_settles(Duration::from_secs(20), settles, unmeasured())
 }
 
@@ -28,7 +29,7 @@ fn with_volume() -> Value {
 }
 
 /// Repeats a creation as controllers do, until it succeeds.
-async fn create(driver: &OpenStackDriver, mut request: MachineRequest) {
+async fn create(driver: &dyn Driver, mut request: MachineRequest) {
     while let Err(error) = driver.create(&request).await {
         assert!(error.code.is_transient(), "{error}");
         store(&mut request, &error);

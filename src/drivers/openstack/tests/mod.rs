@@ -24,7 +24,7 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverError, MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     guard::DriverGuards,
     interface::Driver,
     testing::{self as kit, code, matrix, secret, secret_policy, server, with_id},
@@ -35,7 +35,7 @@ use self::fake::{
     DOMAIN, FLAVOR, GROUP, IMAGE, KEY_PAIR, NETWORK_ID, OpenStack, PASSWORD, PROJECT, REGION, SUBNET_ID, USER,
     VOLUME_TYPE, ZONE,
 };
-use super::{Access, NAME, OpenStackDriver, Patience};
+use super::{NAME, OpenStackServers, Patience};
 
 const CLUSTER: (&str, &str) = ("kubernetes.io-cluster-shoot", "1");
 const ROLE: (&str, &str) = ("kubernetes.io-role-node", "1");
@@ -48,7 +48,7 @@ const OWNER: &str = "team-a";
 struct World {
     openstack: server::Shared<OpenStack>,
     url: String,
-    driver: OpenStackDriver,
+    driver: CloudDriver<OpenStackServers>,
 }
 
 impl World {
@@ -120,17 +120,25 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> OpenStackDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<OpenStackServers> {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a request without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> OpenStackDriver {
+fn driver_that_settles(
+    attempt: Duration,
+    settles: Duration,
+    requests: RequestReporter,
+) -> CloudDriver<OpenStackServers> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let pace = PollTiming { first: millis(5), longest: millis(5), total: millis(3000) };
     let patience = Patience { window: millis(2), settles, pace, discard: pace, again: millis(30) };
-    OpenStackDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, requests)
+    CloudDriver(OpenStackServers::new(
+        CloudAccess { limits, uses_proxy: false, secrets: secret_policy() },
+        patience,
+        requests,
+    ))
 }
 
 /// Stores the state of an error in the Machine, as controllers do.
@@ -139,7 +147,7 @@ fn store(request: &mut MachineRequest, error: &DriverError) {
 }
 
 /// The request of a caller that may pause, after the driver has announced its creation.
-async fn announced(driver: &OpenStackDriver, request: MachineRequest) -> MachineRequest {
+async fn announced(driver: &dyn Driver, request: MachineRequest) -> MachineRequest {
     let mut request = MachineRequest { may_pause: true, ..request };
     let paused = driver.create(&request).await.unwrap_err();
     assert!(paused.call_again_in.is_some() && paused.last_known_state.is_some(), "{paused}");

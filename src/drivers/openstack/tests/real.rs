@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{CLUSTER, OWNER, ROLE, class, code, secret, store, unmeasured, with_id};
-use crate::{Access, OpenStackDriver, Patience};
+use crate::{OpenStackServers, Patience};
+use mcm_driver::cloud::{CloudAccess, CloudDriver, CloudOperations};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../hack/openstack/openstack");
 /// Machines that are created at the same time. The quota of a project is ten servers.
@@ -103,12 +104,16 @@ impl Drop for Services {
     }
 }
 
-fn driver() -> OpenStackDriver {
+fn driver() -> CloudDriver<OpenStackServers> {
     let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
     let limits = HttpLimits { pause: millis(100), ..HttpLimits::default() };
     let pace = PollTiming { first: millis(300), longest: seconds(1), total: seconds(120) };
     let patience = Patience { window: millis(20), settles: seconds(20), pace, discard: pace, again: seconds(30) };
-    OpenStackDriver::new(Access { limits, uses_proxy: false, secrets: secret_policy() }, patience, unmeasured())
+    CloudDriver(OpenStackServers::new(
+        CloudAccess { limits, uses_proxy: false, secrets: secret_policy() },
+        patience,
+        unmeasured(),
+    ))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +134,7 @@ async fn machines_live_on_the_real_services() {
     assert_eq!(driver.list(&class, &services.secret()).await.unwrap().len(), 0, "nothing is left behind");
 }
 
-async fn the_suite_passes(services: &Services, driver: &OpenStackDriver, spec: Value) {
+async fn the_suite_passes(services: &Services, driver: &dyn Driver, spec: Value) {
     let foreign = json!({"tags": {"kubernetes.io-cluster-other": "1", ROLE.0: "1"}});
     let subject = ConformanceSubject {
         driver,
@@ -147,7 +152,7 @@ async fn the_suite_passes(services: &Services, driver: &OpenStackDriver, spec: V
 }
 
 /// Calls pause, as those of controllers do.
-async fn machines_are_created_together(services: &Services, driver: &OpenStackDriver) {
+async fn machines_are_created_together(services: &Services, driver: &dyn Driver) {
     let one = async |number: usize| {
         let request = services.request(&format!("together-{number}"), services.spec_with_parts());
         let mut request = MachineRequest { may_pause: true, ..request };
@@ -181,7 +186,7 @@ async fn machines_are_created_together(services: &Services, driver: &OpenStackDr
 }
 
 /// Octavia takes one change of a load balancer at a time.
-async fn servers_are_members_of_a_pool(services: &Services, driver: &OpenStackDriver) {
+async fn servers_are_members_of_a_pool(services: &Services, driver: &CloudDriver<OpenStackServers>) {
     let pool = |subnet: Option<&str>| {
         let (id, subnet_id) = (services.fact("poolID").to_owned(), subnet.map(str::to_owned));
         LoadBalancer::OpenstackPool(Pool { id, subnet_id, ..Pool::default() })
@@ -201,7 +206,7 @@ async fn servers_are_members_of_a_pool(services: &Services, driver: &OpenStackDr
     };
     // Another client's member is not counted.
     let members = async || {
-        let session = driver.session(&class(services.spec(&json!({}))), &services.secret()).unwrap();
+        let session = driver.0.open_session(&class(services.spec(&json!({}))), &services.secret()).await.unwrap();
         let all = session.region.members(services.fact("poolID")).await.unwrap();
         let (others, own): (Vec<_>, Vec<_>) = all.iter().partition(|member| member.is_named("other"));
         assert_eq!(others.len(), 1);
@@ -235,7 +240,7 @@ async fn servers_are_members_of_a_pool(services: &Services, driver: &OpenStackDr
     assert_eq!(code(driver.deregister(&all[0], &missing).await), Code::NotFound);
 }
 
-async fn a_server_that_no_host_can_hold_is_reported(services: &Services, driver: &OpenStackDriver) {
+async fn a_server_that_no_host_can_hold_is_reported(services: &Services, driver: &dyn Driver) {
     let request = services.request("impossible", services.spec(&json!({"flavorName": "m1.impossible"})));
     let error = driver.create(&request).await.unwrap_err();
     assert_eq!(error.code, Code::ResourceExhausted, "{error}");
@@ -250,7 +255,7 @@ async fn a_server_that_no_host_can_hold_is_reported(services: &Services, driver:
     driver.delete(&large).await.unwrap();
 }
 
-async fn credentials_are_checked(services: &Services, driver: &OpenStackDriver) {
+async fn credentials_are_checked(services: &Services, driver: &dyn Driver) {
     let request = services.request("a", services.spec(&json!({})));
     let mut wrong = request.clone();
     wrong.secret.0.insert("password".to_owned(), b"wrong-password".to_vec());
@@ -261,7 +266,7 @@ async fn credentials_are_checked(services: &Services, driver: &OpenStackDriver) 
     assert_eq!(code(driver.status(&request).await), Code::NotFound);
 }
 
-async fn everything_that_a_class_needs_is_there(services: &Services, driver: &OpenStackDriver) {
+async fn everything_that_a_class_needs_is_there(services: &Services, driver: &dyn Driver) {
     let findings = driver.inspect(&class(services.spec_with_parts()), &services.secret()).await.unwrap();
     assert!(findings.len() >= 9, "{findings:?}");
     assert!(findings.iter().all(|one| one.presence == ResourcePresence::Present), "{findings:?}");
@@ -271,7 +276,7 @@ async fn everything_that_a_class_needs_is_there(services: &Services, driver: &Op
     assert_eq!(missing.count(), 3, "{findings:?}");
 }
 
-async fn a_server_is_handed_over(services: &Services, driver: &OpenStackDriver) {
+async fn a_server_is_handed_over(services: &Services, driver: &dyn Driver) {
     let request = services.request("handed-over", services.spec(&json!({})));
     let vm = driver.create(&request).await.unwrap();
     let known = with_id(request, &vm.provider_id);

@@ -26,7 +26,8 @@ use super::{
     vcenter::{PASSWORD, VCenter, fault},
     with_id,
 };
-use crate::VsphereDriver;
+use crate::VsphereVms;
+use mcm_driver::cloud::CloudDriver;
 
 /// A slow simulator is not a fault.
 const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);
@@ -35,7 +36,7 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_secs(2);
 /// its own.
 struct Matrix {
     world: World,
-    failing: VsphereDriver,
+    failing: CloudDriver<VsphereVms>,
     name: String,
 }
 
@@ -290,7 +291,7 @@ async fn the_page_of_a_proxy_is_not_an_absence(#[case] call: &'static str) {
 }
 
 /// Repeats a creation as the controller does, until it succeeds.
-async fn create(driver: &VsphereDriver, request: &MachineRequest) -> String {
+async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
     let mut request = request.clone();
     loop {
         let error = match driver.create(&request).await {

@@ -19,14 +19,14 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     guard::DriverGuards,
     testing::{self as kit, code, secret, server::Fault, with_id},
 };
 use serde_json::{Value, json};
 
 use self::vcenter::{Options, PASSWORD, USER, VCenter, Vm};
-use super::{Access, NAME, Patience, VsphereDriver, user_data::ConsolePasswords};
+use super::{NAME, Patience, VsphereVms, user_data::ConsolePasswords};
 
 const CLUSTER: (&str, &str) = ("mcm.gardener.cloud/cluster", "shoot");
 const ROLE: (&str, &str) = ("mcm.gardener.cloud/role", "node");
@@ -39,7 +39,7 @@ const OWNER: &str = "team-a";
 /// A vCenter and its driver.
 struct World {
     vcenter: VCenter,
-    driver: VsphereDriver,
+    driver: CloudDriver<VsphereVms>,
 }
 
 impl World {
@@ -101,22 +101,18 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> VsphereDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<VsphereVms> {
     driver_that_settles(attempt, Duration::from_millis(400), requests)
 }
 
 /// The same; after a clone without an answer it sends no other for some time.
-fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> VsphereDriver {
+fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> CloudDriver<VsphereVms> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let pace = PollTiming { first: millis(5), longest: millis(50), total: millis(20_000) };
     let patience = Patience { window: millis(2), settles, clone: pace, change: pace, destroy: pace, address: pace };
-    let passwords = ConsolePasswords::default();
-    VsphereDriver::new(
-        Access { limits, uses_proxy: false, secrets: kit::secret_policy(), passwords },
-        patience,
-        requests,
-    )
+    let access = CloudAccess { limits, uses_proxy: false, secrets: kit::secret_policy() };
+    CloudDriver(VsphereVms::new(access, ConsolePasswords::default(), patience, requests))
 }
 
 /// A class with the fields that a class needs.
