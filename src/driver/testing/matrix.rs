@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::future::join_all;
 
 use super::{
-    server::{Fault, Reply},
+    server::Fault,
+    suite::{PATIENT, SETTLES, World, with_state},
     with_id,
 };
 use crate::{Code, DriverError, MachineRequest, interface::Driver};
@@ -106,56 +106,20 @@ pub const fn look_up(vms: usize) -> [Outcome; CASES.len()] {
     usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }
 
-/// The errors of a cloud on the wire.
-pub trait Errors {
-    /// One of throttle, auth, denied, stock-out, quota, and not found.
-    fn error(case: Case) -> Reply;
-}
-
 /// The fault of a case.
-pub fn fault_of<E: Errors>(case: Case) -> Fault {
+fn fault_of<W: World>(case: Case) -> Fault {
     match case {
         Case::LostAnswer => Fault::LostAnswer,
         Case::ServerError => Fault::Status(503),
         Case::TimeOut => Fault::TimeOut,
         Case::Malformed => Fault::Malformed,
-        case => Fault::Error(E::error(case)),
+        case => Fault::Error(W::error(case)),
     }
-}
-
-/// A cloud with a driver.
-#[async_trait]
-pub trait World: Errors + Sized + Send + Sync {
-    /// A cloud, with a driver whose calls end after that time.
-    async fn start(attempt: Duration) -> Self;
-
-    /// The driver under test.
-    fn driver(&self) -> &dyn Driver;
-
-    /// A driver for the same cloud that waits as long as usual.
-    fn patient_driver(&self) -> &dyn Driver;
-
-    /// A request for a Machine without a VM.
-    fn request(&self) -> MachineRequest;
-
-    /// The same request, with the provider ID of its VM.
-    fn with_id(&self, request: &MachineRequest, provider_id: &str) -> MachineRequest {
-        with_id(request.clone(), provider_id)
-    }
-
-    /// All calls of this name fail, or none does.
-    fn fail(&self, call: Option<(&'static str, Fault)>);
-
-    /// The number of VMs in the cloud.
-    fn count(&self) -> usize;
-
-    /// Values that no text may contain.
-    fn secrets(&self) -> Vec<&'static str>;
 }
 
 /// Only where there is no answer does a driver give up soon: a slow machine is not a fault.
-fn attempt_of(case: Case) -> Duration {
-    if case == Case::TimeOut { Duration::from_millis(300) } else { Duration::from_secs(20) }
+const fn attempt_of<W: World>(case: Case) -> Duration {
+    if matches!(case, Case::TimeOut) { W::SHORT } else { PATIENT }
 }
 
 /// Checks all cases of a row.
@@ -165,32 +129,33 @@ pub async fn check<W: World>(row: &Row) {
 
 async fn check_case<W: World>(row: &Row, case: Case, expected: Outcome) {
     let what = format!("{:?} with {case:?} of {}", row.during, row.call);
-    let world = W::start(attempt_of(case)).await;
-    let request = world.request();
+    let world = W::for_matrix().await;
+    let [failing, patient] = [attempt_of::<W>(case), PATIENT].map(|attempt| world.driver_with(attempt, SETTLES));
+    let request = world.request_of_matrix();
     let vm = match row.during {
         During::Create => None,
-        _ => Some(world.patient_driver().create(&request).await.unwrap()),
+        _ => Some(patient.create(&request).await.unwrap()),
     };
-    let known = vm.as_ref().map_or_else(|| request.clone(), |vm| world.with_id(&request, &vm.provider_id));
-    world.fail(Some((row.call, fault_of::<W>(case))));
-    let error = perform(world.driver(), row.during, &request, &known).await.err();
-    world.fail(None);
+    let known = vm.as_ref().map_or_else(|| request.clone(), |vm| with_id(request.clone(), &vm.provider_id));
+    world.switch().fail(row.call, fault_of::<W>(case), 99);
+    let error = perform(&*failing, row.during, &request, &known).await.err();
+    world.switch().clear();
     if let Some(error) = &error {
-        check_text(&world, error, &what);
+        check_text::<W>(error, &what);
     }
-    assert_eq!((error.as_ref().map(|error| error.code), world.count()), expected, "{what}: {error:?}");
+    assert_eq!((error.as_ref().map(|error| error.code), world.vms()), expected, "{what}: {error:?}");
     let state = error.and_then(|error| error.last_known_state);
     let (request, known) = (with_state(request, state.as_deref()), with_state(known, state.as_deref()));
     // A request with an unknown outcome may take its time.
     let is_deletion = matches!(row.during, During::Delete | During::DeleteById);
     let next = if is_deletion { row.during } else { During::Create };
-    while let Err(error) = perform(world.patient_driver(), next, &request, &known).await {
+    while let Err(error) = perform(&*patient, next, &request, &known).await {
         assert!(error.code.is_transient(), "{what}, next attempt: {error}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(world.count(), usize::from(!is_deletion), "{what}, next attempt");
+    assert_eq!(world.vms(), usize::from(!is_deletion), "{what}, next attempt");
     if let Some(vm) = vm.filter(|_| !is_deletion) {
-        assert_eq!(world.patient_driver().status(&known).await.unwrap().provider_id, vm.provider_id, "{what}");
+        assert_eq!(patient.status(&known).await.unwrap().provider_id, vm.provider_id, "{what}");
     }
 }
 
@@ -210,20 +175,11 @@ async fn perform(
     }
 }
 
-fn check_text<W: World>(world: &W, error: &DriverError, what: &str) {
+fn check_text<W: World>(error: &DriverError, what: &str) {
     for text in [Some(&error.message), error.last_known_state.as_ref()].into_iter().flatten() {
-        for secret in world.secrets() {
+        for secret in W::SECRETS {
             assert!(!text.contains(secret), "{what}: {text}");
         }
         assert_eq!(text.matches('[').count(), text.matches(']').count(), "{what}: {text}");
     }
-}
-
-/// The request once the state is stored.
-pub fn with_state(mut request: MachineRequest, state: Option<&str>) -> MachineRequest {
-    if let Some(state) = state {
-        let machine = std::sync::Arc::make_mut(&mut request.machine);
-        machine.status.get_or_insert_default().last_known_state = state.to_owned();
-    }
-    request
 }

@@ -1,4 +1,4 @@
-//! The test kit of drivers: a server for fakes of clouds, a check of requests against an API description, the matrix of faults,
+//! The test kit of drivers: a server for fakes of clouds, a check of requests against an API description, the suite with its matrix of faults,
 //! bootstrap data of Cluster API, and a driver for tests of its callers.
 
 #![allow(
@@ -15,6 +15,7 @@ pub mod matrix;
 mod objects;
 mod recorder;
 pub mod server;
+pub mod suite;
 pub mod swagger;
 
 use crate::SecretPolicy;

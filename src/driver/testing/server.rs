@@ -121,6 +121,39 @@ impl<C: FakeCloud> Fake<C> {
     }
 }
 
+/// Lets calls of a fake fail, and counts them.
+pub trait FaultSwitch: Send + Sync {
+    /// The next calls of a name fail, so many times.
+    fn fail(&self, call: &'static str, fault: Fault, times: usize);
+
+    /// No call fails any more.
+    fn clear(&self);
+
+    /// How many calls of a name there were.
+    fn calls(&self, call: &str) -> usize;
+
+    /// Every n-th call of a name loses its answer.
+    fn lose_every(&self, call: &'static str, number: usize);
+}
+
+impl<C: FakeCloud> FaultSwitch for Mutex<Fake<C>> {
+    fn fail(&self, call: &'static str, fault: Fault, times: usize) {
+        self.lock().faults.push((call, fault, times));
+    }
+
+    fn clear(&self) {
+        self.lock().faults.clear();
+    }
+
+    fn calls(&self, call: &str) -> usize {
+        self.lock().count(call)
+    }
+
+    fn lose_every(&self, call: &'static str, number: usize) {
+        self.lock().lost_every = Some((call, number));
+    }
+}
+
 /// Serves a cloud on this host; returns its URL.
 pub async fn serve<C: FakeCloud>(fake: &Shared<C>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

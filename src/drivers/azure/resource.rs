@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     errors::Named,
-    names::{IDS, MARKERS, MOST_TAGS, OWN_TAGS, UID_TAG, is_own, marker_keys},
+    names::{IDS, MARKERS, MOST_TAGS, OWN_TAGS, OWNER_TAG, UID_TAG, is_own, marker_keys},
     spec::Scope,
 };
 

@@ -1,75 +1,20 @@
 //! Each call of ECS fails in each way: which code, how many VMs, and the result of the next attempt.
 
+use mcm_driver::testing::suite::{self, created};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use futures::future::join_all;
 use mcm_driver::{
-    Code, Driver, DriverError, MachineRequest,
+    Code, Driver, MachineRequest,
     testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, look_up, usual},
 };
 use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    CLUSTER, ROLE, UID_TAG, World, code, driver, driver_that_waits,
-    fake::{Ecs, KEY_ID, KEY_SECRET},
+    World, code, driver, driver_that_waits,
     server::{FakeCloud, Fault, Reply},
     spec_with, unmeasured, with_id,
 };
-use crate::AlibabaCloud;
-use mcm_driver::cloud::CloudDriver;
-
-/// A cloud with a driver whose calls end soon, and one that waits.
-struct Matrix {
-    world: World,
-    failing: CloudDriver<AlibabaCloud>,
-}
-
-impl matrix::Errors for Matrix {
-    fn error(case: Case) -> Reply {
-        match case {
-            Case::Throttle => Ecs::error(400, "Throttling.User", "request was denied due to user flow control"),
-            Case::Auth => Ecs::error(404, "InvalidAccessKeyId.NotFound", "the specified access key is not found"),
-            Case::Denied => Ecs::error(403, "Forbidden.RAM", "user not authorized to operate on the resource"),
-            Case::StockOut => Ecs::error(403, "OperationDenied.NoStock", "the resource is sold out"),
-            Case::Quota => Ecs::error(403, "QuotaExceed.ElasticQuota", "no additional quota is available"),
-            _ => Ecs::error(404, "InvalidInstanceId.NotFound", "the specified InstanceId does not exist"),
-        }
-    }
-}
-
-#[async_trait]
-impl matrix::World for Matrix {
-    async fn start(attempt: Duration) -> Self {
-        Self { world: World::new().await, failing: driver(attempt, unmeasured()) }
-    }
-
-    fn driver(&self) -> &dyn Driver {
-        &self.failing
-    }
-
-    fn patient_driver(&self) -> &dyn Driver {
-        &self.world.driver
-    }
-
-    fn request(&self) -> MachineRequest {
-        self.world.request("a1")
-    }
-
-    fn fail(&self, call: Option<(&'static str, Fault)>) {
-        let faults = call.map(|(name, fault)| (name, fault, 99));
-        self.world.ecs.lock().faults = faults.into_iter().collect();
-    }
-
-    fn count(&self) -> usize {
-        self.world.count()
-    }
-
-    fn secrets(&self) -> Vec<&'static str> {
-        vec![KEY_ID, KEY_SECRET, "hunter2"]
-    }
-}
 
 #[rstest]
 #[case(During::Create, "DescribeInstances", look_up(0))]
@@ -87,23 +32,7 @@ async fn a_call_that_fails_has_its_code_and_the_next_attempt_succeeds(
     #[case] call: &'static str,
     #[case] outcomes: [Outcome; 10],
 ) {
-    matrix::check::<Matrix>(&Row { during, call, outcomes }).await;
-}
-
-/// Only a deletion has something to do with two VMs of one Machine.
-#[tokio::test]
-async fn each_call_has_its_answer_to_two_vms() {
-    let world = World::new().await;
-    for _ in 0..2 {
-        world.put("a1", &[CLUSTER, ROLE, (UID_TAG, "uid-a1")]);
-    }
-    let request = world.request("a1");
-    assert_eq!((code(world.driver.create(&request).await), world.count()), (Code::OutOfRange, 2));
-    assert_eq!((code(world.driver.status(&request).await), world.count()), (Code::OutOfRange, 2));
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 2);
-    let state = world.driver.delete(&request).await.unwrap().unwrap();
-    assert_eq!(state, "ECS instance(s) [i-2ze00000000 i-2ze00000001] deleted for machine a1");
-    assert_eq!(world.count(), 0);
+    matrix::check::<World>(&Row { during, call, outcomes }).await;
 }
 
 #[rstest]
@@ -173,7 +102,7 @@ async fn new_user_data_do_not_make_a_second_vm() {
     // The bootstrap token is another one by now, and ECS does not show the VM yet.
     request.secret.0.insert("userData".to_owned(), b"another token".to_vec());
     assert_eq!(code(world.driver.create(&request).await), Code::Aborted);
-    let vm = create(&world.driver, &request).await;
+    let vm = created(&world.driver, &request).await;
     assert_eq!((vm.as_str(), world.count()), ("cn-beijing.i-2ze00000000", 1));
 }
 
@@ -266,30 +195,13 @@ async fn an_answer_without_a_list_is_not_an_absence(#[case] body: &str) {
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Unknown);
 }
 
-#[tokio::test]
-async fn an_answer_without_end_is_given_up() {
-    let world = World::new().await;
-    world.fail("DescribeInstances", Fault::Endless, 9);
-    assert_eq!(code(world.driver.status(&world.request("a1")).await), Code::Unavailable);
-    assert_eq!(world.calls("DescribeInstances"), 1);
-}
-
-#[tokio::test]
-async fn a_page_of_a_proxy_is_not_an_absence() {
-    let world = World::new().await;
-    let request = world.request("a1");
-    let vm = world.driver.create(&request).await.unwrap();
-    world.fail("DescribeInstances", Fault::Status(404), 99);
-    assert_eq!(code(world.driver.status(&with_id(request, &vm.provider_id)).await), Code::Unknown);
-}
-
 /// Until the end of 2025 ECS showed no VMs to a user without the permission. Now it refuses.
 #[tokio::test]
 async fn a_missing_permission_is_not_an_absence() {
     let world = World::new().await;
     let request = world.request("a1");
     let known = with_id(request.clone(), &world.driver.create(&request).await.unwrap().provider_id);
-    let denied = <Matrix as matrix::Errors>::error(Case::Denied);
+    let denied = <World as suite::World>::error(Case::Denied);
     world.fail("DescribeInstances", Fault::Error(denied), 99);
     for request in [&request, &known] {
         assert_eq!(code(world.driver.status(request).await), Code::PermissionDenied);
@@ -297,36 +209,4 @@ async fn a_missing_permission_is_not_an_absence() {
     }
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::PermissionDenied);
     assert_eq!(world.count(), 1);
-}
-
-/// Looks for the VM and repeats a creation as the controllers do, until it succeeds.
-async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
-    drop(driver.status(request).await);
-    loop {
-        match driver.create(request).await {
-            Ok(vm) => return vm.provider_id,
-            Err(error) => assert!(error.code.is_transient(), "{error}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn two_hundred_machines_get_two_hundred_vms_although_every_tenth_answer_is_lost() {
-    let world = World::new().await;
-    world.ecs.lock().lost_every = Some(("RunInstances", 10));
-    world.ecs.lock().cloud.hides = 1;
-    let requests: Vec<_> = (0..200).map(|number| world.request(&format!("m-{number}"))).collect();
-    let mut ids = join_all(requests.iter().map(|request| create(&world.driver, request))).await;
-    ids.sort();
-    ids.dedup();
-    assert_eq!((ids.len(), world.count(), world.ecs.lock().cloud.created), (200, 200, 200));
-    let (runs, looks) = (world.calls("RunInstances"), world.calls("DescribeInstances"));
-    assert!(runs <= 230 && looks < 100, "{runs} creations and {looks} look-ups for 200 machines");
-    world.assert_valid_requests();
-    // Deletions share look-ups in the same way.
-    let deletions = requests.iter().map(|request| world.driver.delete(request));
-    let failed: Vec<DriverError> = join_all(deletions).await.into_iter().filter_map(Result::err).collect();
-    assert_eq!((failed, world.count(), world.calls("DeleteInstance")), (vec![], 0, 200));
-    let looks = world.calls("DescribeInstances") - looks;
-    assert!(looks < 50, "{looks} look-ups");
 }

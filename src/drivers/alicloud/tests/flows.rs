@@ -49,42 +49,6 @@ async fn a_vm_lives_from_create_to_delete() {
     world.assert_valid_requests();
 }
 
-#[tokio::test]
-async fn vms_are_not_initialized() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.initialize(&world.request("a1")).await), Code::Unimplemented);
-}
-
-#[tokio::test]
-async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted() {
-    let world = World::new().await;
-    let id = world.put("a1", &[CLUSTER, ROLE]);
-    let request = world.request("a1");
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.calls("RunInstances"), 0);
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(id, ListedVm::new("a1", None))].into());
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
-}
-
-#[tokio::test]
-async fn the_vm_of_an_earlier_machine_of_that_name_is_left_alone() {
-    let world = World::new().await;
-    let earlier = world.put("a1", &[CLUSTER, ROLE, (UID_TAG, "earlier")]);
-    let request = world.request("a1");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 1);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_ne!(vm.provider_id, earlier);
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
-    // A Machine that was restored has a new UID and its provider ID.
-    let restored = with_id(world.request_for("a1", "new", spec()), &earlier);
-    assert_eq!(world.driver.status(&restored).await.unwrap().provider_id, earlier);
-}
-
 /// ECS would find these by the name.
 #[rstest]
 #[case::without_markers(&[])]
@@ -130,14 +94,6 @@ async fn a_known_vm_is_that_of_its_machine_unless_it_is_of_another_cluster(
     assert_eq!(world.driver.status(&known).await.is_ok(), is_found);
     world.driver.delete(&known).await.unwrap();
     assert_eq!(world.count(), usize::from(!is_found));
-}
-
-#[tokio::test]
-async fn an_orphan_is_deleted_by_its_name_and_id_alone() {
-    let world = World::new().await;
-    let id = world.put("a1", &[CLUSTER, ROLE, (UID_TAG, "gone")]);
-    world.driver.delete(&with_id(world.request_for("a1", "", spec()), &id)).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[tokio::test]
@@ -223,13 +179,6 @@ async fn an_id_that_ecs_refuses_does_not_fail_the_look_ups_of_others() {
     let (good, bad) = futures::join!(world.driver.status(&good), world.driver.status(&bad));
     good.unwrap();
     assert_eq!(code(bad), Code::InvalidArgument);
-}
-
-#[tokio::test]
-async fn without_a_uid_nothing_is_created() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.create(&world.request_for("a1", "", spec())).await), Code::InvalidArgument);
-    assert_eq!(world.calls("RunInstances"), 0);
 }
 
 #[tokio::test]

@@ -1,82 +1,25 @@
 //! Each call of Azure fails in each way: which code, how many VMs, and the result of the next attempt.
 
-use std::{sync::Arc, time::Duration};
+use mcm_driver::testing::suite::{self, created};
+use std::time::Duration;
 
-use async_trait::async_trait;
-use futures::future::join_all;
 use mcm_driver::{
-    Code, Driver, DriverError, MachineRequest,
-    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, usual, with_state},
+    Code, Driver,
+    testing::matrix::{self, During, Outcome, Row, UNKNOWN, usual},
 };
 use rstest::rstest;
 use serde_json::json;
 
 use super::{
     CLUSTER, ROLE, World, code, driver,
-    fake::{Arm, CLIENT_SECRET, URN},
+    fake::Arm,
     id_of,
     server::{Fault, Reply},
     spec, spec_with, unmeasured, with_id,
 };
-use crate::AzureDriver;
 
 const ABORTED: Option<Code> = Some(Code::Aborted);
 const INTERNAL: Option<Code> = Some(Code::Internal);
-
-/// A cloud with a driver whose calls end soon, and one that waits.
-struct Matrix {
-    world: World,
-    failing: AzureDriver,
-}
-
-impl matrix::Errors for Matrix {
-    fn error(case: Case) -> Reply {
-        match case {
-            Case::Throttle => Arm::error(429, "SubscriptionRequestsThrottled", "too many requests"),
-            Case::Auth => Arm::error(401, "InvalidAuthenticationToken", "The access token is invalid."),
-            Case::Denied => Arm::error(403, "AuthorizationFailed", "The client has no permission."),
-            Case::StockOut => Arm::error(409, "SkuNotAvailable", "The requested VM size is not available."),
-            Case::Quota => Arm::error(409, "QuotaExceeded", "Exceeding approved cores quota."),
-            _ => Arm::error(404, "ResourceNotFound", "The resource was not found."),
-        }
-    }
-}
-
-#[async_trait]
-impl matrix::World for Matrix {
-    async fn start(attempt: Duration) -> Self {
-        // A creation has several calls before the one that fails.
-        Self { world: World::new().await, failing: driver(attempt * 8, unmeasured()) }
-    }
-
-    fn driver(&self) -> &dyn Driver {
-        &self.failing
-    }
-
-    fn patient_driver(&self) -> &dyn Driver {
-        &self.world.driver
-    }
-
-    /// With an image of the marketplace, and a disk from an image.
-    fn request(&self) -> MachineRequest {
-        let disks = json!([{"lun": 0, "diskSizeGB": 9, "storageAccountType": "Premium_LRS", "imageRef": {"id": "/i"}}]);
-        let image = ("properties.storageProfile.imageReference", json!({"urn": URN}));
-        self.world.request_for("a", "uid-a", spec_with(&[image, ("properties.storageProfile.dataDisks", disks)]))
-    }
-
-    fn fail(&self, call: Option<(&'static str, Fault)>) {
-        let faults = call.map(|(name, fault)| (name, fault, 99));
-        self.world.arm.lock().faults = faults.into_iter().collect();
-    }
-
-    fn count(&self) -> usize {
-        self.world.count()
-    }
-
-    fn secrets(&self) -> Vec<&'static str> {
-        vec![CLIENT_SECRET, "token-top-secret", "hunter2"]
-    }
-}
 
 /// Parts whose VM Azure does not show cannot be deleted while it exists.
 const USED_PARTS: Outcome = (Some(Code::FailedPrecondition), 1);
@@ -137,40 +80,7 @@ async fn a_call_that_fails_has_its_code_and_the_next_attempt_succeeds(
     #[case] call: &'static str,
     #[case] outcomes: [Outcome; 10],
 ) {
-    matrix::check::<Matrix>(&Row { during, call, outcomes }).await;
-}
-
-/// Repeats a creation as the controller does, until it succeeds.
-async fn create(driver: &AzureDriver, request: &MachineRequest) -> String {
-    let mut request = request.clone();
-    loop {
-        let error = match driver.create(&request).await {
-            Ok(vm) => return vm.provider_id,
-            Err(error) => error,
-        };
-        assert!(error.code.is_transient(), "{error}");
-        request = with_state(request, error.last_known_state.as_deref());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-#[rstest]
-#[case("vm.put")]
-#[case("nic.put")]
-#[tokio::test]
-async fn two_hundred_machines_get_two_hundred_vms_although_every_tenth_answer_is_lost(#[case] call: &'static str) {
-    let world = World::new().await;
-    world.arm.lock().lost_every = Some((call, 10));
-    let requests: Vec<_> = (0..200).map(|number| world.request(&format!("m-{number}"))).collect();
-    let mut ids = join_all(requests.iter().map(|request| create(&world.driver, request))).await;
-    ids.sort();
-    ids.dedup();
-    assert_eq!((ids.len(), world.counts()), (200, (200, 200, 200)));
-    assert_eq!((world.calls("vm.put"), world.calls("nic.put"), world.arm.lock().cloud.created), (200, 200, 200));
-    world.assert_valid_requests();
-    let deletions = requests.iter().map(|request| world.driver.delete(request));
-    let failed: Vec<DriverError> = join_all(deletions).await.into_iter().filter_map(Result::err).collect();
-    assert_eq!((failed, world.counts(), world.calls("vm.delete")), (vec![], (0, 0, 0), 200));
+    matrix::check::<World>(&Row { during, call, outcomes }).await;
 }
 
 #[tokio::test]
@@ -180,32 +90,12 @@ async fn a_request_that_is_carried_out_after_its_time_out_makes_no_second_vm() {
     world.fail("vm.put", Fault::Late(Duration::from_millis(600)), 1);
     let request = world.request("a");
     assert_eq!((code(hasty.create(&request).await), world.count()), (Code::DeadlineExceeded, 0));
-    create(&world.driver, &request).await;
+    created(&world.driver, &request).await;
     // The late request is one for the same name.
     while world.arm.lock().cloud.changed == 0 && world.calls("vm.put") == 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!((world.count(), world.arm.lock().cloud.created), (1, 1));
-}
-
-#[tokio::test]
-async fn a_call_that_is_dropped_does_not_lose_its_vm() {
-    let world = World::new().await;
-    let driver = Arc::new(driver(Duration::from_secs(20), unmeasured()));
-    let request = world.request("a");
-    world.arm.lock().cloud.steps = 1000;
-    let begun = async {
-        while world.count() == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::select! {
-        result = driver.create(&request) => panic!("it is not done: {result:?}"),
-        () = begun => {}
-    }
-    world.arm.lock().cloud.steps = 0;
-    driver.delete(&request).await.unwrap();
-    assert_eq!((world.counts(), world.calls("vm.put"), world.calls("vm.delete")), ((0, 0, 0), 1, 1));
 }
 
 #[rstest]
@@ -234,7 +124,7 @@ async fn a_used_up_resource_lets_the_autoscaler_use_another_pool(
         let mut arm = world.arm.lock();
         (arm.cloud.refusal, arm.cloud.failure, arm.cloud.quota) = (None, None, None);
     }
-    create(&world.driver, &request).await;
+    created(&world.driver, &request).await;
     assert_eq!(world.counts(), (1, 1, 2));
     world.driver.delete(&request).await.unwrap();
     assert_eq!(world.counts(), (0, 0, 0), "the earlier deletion was not that of this VM");
@@ -273,23 +163,6 @@ async fn what_cannot_be_removed_after_a_stock_out_is_named() {
     assert_eq!(world.counts(), (0, 0, 0));
 }
 
-#[tokio::test]
-async fn a_throttled_request_is_repeated_within_the_call() {
-    let world = World::new().await;
-    let busy = <Matrix as matrix::Errors>::error(Case::Throttle);
-    world.fail("vm.put", Fault::Error(busy), 1);
-    world.driver.create(&world.request("a")).await.unwrap();
-    assert_eq!((world.count(), world.calls("vm.put")), (1, 2));
-}
-
-#[tokio::test]
-async fn an_answer_without_end_is_given_up() {
-    let world = World::new().await;
-    world.fail("vm.get", Fault::Endless, 1);
-    assert_eq!(code(world.driver.status(&world.request("a")).await), Code::Unavailable);
-    assert_eq!(world.calls("vm.get"), 1);
-}
-
 #[rstest]
 #[case("vm.get")]
 #[case("graph.query")]
@@ -318,4 +191,14 @@ async fn a_list_that_is_cut_is_not_a_list() {
     world.fail("graph.query", Fault::Error(Reply { status: 200, body: cut }), 1);
     let request = world.request_for("a", "uid-a", spec());
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn each_machine_gets_one_network_interface_although_answers_are_lost() {
+    let world = World::new().await;
+    let requests: Vec<_> = (0..200).map(|number| world.request(&format!("m-{number}"))).collect();
+    suite::create_each(&world, "nic.put", &requests).await;
+    assert_eq!((world.counts(), world.calls("vm.put"), world.calls("nic.put")), ((200, 200, 200), 200, 200));
+    suite::delete_each(&world, &requests).await;
+    assert_eq!(world.counts(), (0, 0, 0));
 }

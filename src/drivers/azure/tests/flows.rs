@@ -68,26 +68,6 @@ async fn a_vm_that_was_deleted_by_hand_is_gone() {
     world.driver.delete(&known).await.unwrap();
 }
 
-#[tokio::test]
-async fn vms_are_not_initialized() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.initialize(&world.request("a")).await), Code::Unimplemented);
-}
-
-#[tokio::test]
-async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted() {
-    let world = World::new().await;
-    let id = world.put("a", &tags());
-    let request = world.request("a");
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.calls("vm.put"), 0);
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(id, ListedVm::new("a", None))].into());
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.counts(), (0, 0, 0));
-}
-
 #[rstest]
 #[case::of_an_earlier_machine(tags_of("earlier"))]
 #[case::of_another_cluster(of_cluster("other"))]
@@ -359,13 +339,6 @@ async fn the_name_in_a_provider_id_counts(#[case] id: &str, #[case] is_found: bo
         assert_eq!(code(world.driver.delete(&known).await), Code::InvalidArgument);
         assert_eq!(world.count(), 1);
     }
-}
-
-#[tokio::test]
-async fn without_a_uid_nothing_is_created() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.create(&world.request_for("a", "", spec())).await), Code::InvalidArgument);
-    assert_eq!((world.calls("nic.put"), world.calls("vm.put")), (0, 0));
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod looks;
 mod metrics;
 mod requests;
 mod secrets;
+mod suite;
 mod templates;
 
 use std::time::Duration;

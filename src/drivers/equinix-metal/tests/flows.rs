@@ -78,36 +78,6 @@ async fn a_class_of_another_provider_is_refused(#[case] provider: &str, #[case] 
 }
 
 #[tokio::test]
-async fn a_device_of_the_reference_is_found_by_its_name_and_adopted() {
-    let world = World::new().await;
-    let id = world.put("a", &[CLUSTER, ROLE]);
-    let request = world.request("a");
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.calls("device.create"), 0);
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(id, ListedVm::unmarked("a"))].into());
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
-}
-
-#[tokio::test]
-async fn the_device_of_an_earlier_machine_of_that_name_is_left_alone() {
-    let world = World::new().await;
-    let earlier = world.put("a", &[CLUSTER, ROLE, &format!("{UID_TAG}=earlier")]);
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 1);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_ne!(vm.provider_id, earlier);
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
-    // A Machine that was restored has a new UID and its provider ID.
-    let restored = with_id(world.request_for("a", "new", spec()), &earlier);
-    assert_eq!(world.driver.status(&restored).await.unwrap().provider_id, earlier);
-}
-
-#[tokio::test]
 async fn a_longer_name_that_the_filter_also_finds_is_another_machine() {
     let world = World::new().await;
     world.put("pool-ab", &[CLUSTER, ROLE]);

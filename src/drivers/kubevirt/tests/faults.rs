@@ -1,79 +1,23 @@
 //! Each call of an API server fails in each way: which code, how many VMs, and the result of the next attempt.
 
-use std::{sync::Arc, time::Duration};
+use mcm_driver::testing::suite;
 
-use async_trait::async_trait;
-use futures::future::join_all;
 use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    CLUSTER, ROLE, TOKEN, World, code, driver, driver_that_settles,
+    CLUSTER, ROLE, World, code,
     fake::{Kubernetes, Start},
     server::{FakeCloud, Fault, Reply},
-    unmeasured, with_id,
+    with_id,
 };
-use crate::KubevirtVms;
-use mcm_driver::cloud::CloudDriver;
 use mcm_driver::{
-    Code, DriverError, MachineRequest,
+    Code,
     interface::Driver,
-    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, usual, with_state},
+    testing::matrix::{self, Case, During, Outcome, Row, UNKNOWN, usual},
 };
 
 const NOT_FOUND: Option<Code> = Some(Code::NotFound);
-
-/// A cloud with a driver whose calls end soon, and one that waits.
-struct Matrix {
-    world: World,
-    failing: CloudDriver<KubevirtVms>,
-}
-
-impl matrix::Errors for Matrix {
-    fn error(case: Case) -> Reply {
-        let error = |status, reason, message| Kubernetes::error(status, reason, message, "virtualmachines", "a");
-        match case {
-            Case::Throttle => error(429, "TooManyRequests", "too many requests, please try again later"),
-            Case::Auth => error(401, "Unauthorized", "Unauthorized"),
-            Case::Denied => error(403, "Forbidden", "user mcm cannot do this in namespace vms"),
-            Case::StockOut => error(403, "Forbidden", "virtualmachines a is forbidden: exceeded quota: cpu, used: 8"),
-            Case::Quota => error(403, "Forbidden", "virtualmachines a is forbidden: exceeded quota: count, used: 3"),
-            _ => error(404, "NotFound", "virtualmachines a not found"),
-        }
-    }
-}
-
-#[async_trait]
-impl matrix::World for Matrix {
-    async fn start(attempt: Duration) -> Self {
-        Self { world: World::new().await, failing: driver(attempt, unmeasured()) }
-    }
-
-    fn driver(&self) -> &dyn Driver {
-        &self.failing
-    }
-
-    fn patient_driver(&self) -> &dyn Driver {
-        &self.world.driver
-    }
-
-    fn request(&self) -> MachineRequest {
-        self.world.request("a")
-    }
-
-    fn fail(&self, call: Option<(&'static str, Fault)>) {
-        let faults = call.map(|(name, fault)| (name, fault, 99));
-        self.world.kubernetes.lock().faults = faults.into_iter().collect();
-    }
-
-    fn count(&self) -> usize {
-        self.world.count()
-    }
-
-    fn secrets(&self) -> Vec<&'static str> {
-        vec![TOKEN, "hunter2"]
-    }
-}
 
 /// Look-ups without an answer say nothing about a VM. The answer that there is none counts.
 const fn look_up(vms: usize, not_found: Option<Code>) -> [Outcome; 10] {
@@ -110,28 +54,7 @@ async fn a_call_that_fails_has_its_code_and_the_next_attempt_succeeds(
     #[case] call: &'static str,
     #[case] outcomes: [Outcome; 10],
 ) {
-    matrix::check::<Matrix>(&Row { during, call, outcomes }).await;
-}
-
-#[tokio::test]
-async fn a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice() {
-    let (mut world, minute) = (World::new().await, Duration::from_secs(60));
-    let hasty = driver_that_settles(Duration::from_secs(1), minute, unmeasured());
-    world.driver = driver_that_settles(minute, minute, unmeasured());
-    world.fail("vm.create", Fault::Late(Duration::from_secs(5)), 2);
-    let request = world.request("a");
-    let error = hasty.create(&request).await.unwrap_err();
-    assert_eq!((error.code, world.count()), (Code::DeadlineExceeded, 0));
-    let request = with_state(request, error.last_known_state.as_deref());
-    // The next process neither sends another request nor reports that there is no VM.
-    assert_eq!(code(world.driver.create(&request).await), Code::Unavailable);
-    assert_eq!(code(world.driver.status(&request).await), Code::Unavailable);
-    assert_eq!(code(world.driver.delete(&request).await), Code::Unavailable);
-    let vm = create(&world.driver, &request).await;
-    assert_eq!((world.count(), world.kubernetes.lock().cloud.created), (1, 1));
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!((world.count(), world.secrets()), (0, 0));
+    matrix::check::<World>(&Row { during, call, outcomes }).await;
 }
 
 #[tokio::test]
@@ -176,7 +99,7 @@ async fn a_vm_without_a_secret_is_never_created() {
 #[tokio::test]
 async fn the_user_data_of_the_last_attempt_count() {
     let world = World::new().await;
-    world.fail("vm.create", Fault::Error(<Matrix as matrix::Errors>::error(Case::Quota)), 1);
+    world.fail("vm.create", Fault::Error(<World as suite::World>::error(Case::Quota)), 1);
     let request = world.request("a");
     assert_eq!(code(world.driver.create(&request).await), Code::ResourceExhausted);
     let mut renewed = request.clone();
@@ -190,20 +113,12 @@ async fn the_user_data_of_the_last_attempt_count() {
 #[tokio::test]
 async fn the_secret_of_a_vm_that_was_never_created_is_deleted_with_its_machine() {
     let world = World::new().await;
-    world.fail("vm.create", Fault::Error(<Matrix as matrix::Errors>::error(Case::Quota)), 1);
+    world.fail("vm.create", Fault::Error(<World as suite::World>::error(Case::Quota)), 1);
     let request = world.request("a");
     assert_eq!(code(world.driver.create(&request).await), Code::ResourceExhausted);
     assert_eq!(world.secrets(), 1);
     world.driver.delete(&request).await.unwrap();
     assert_eq!(world.secrets(), 0);
-}
-
-#[tokio::test]
-async fn a_throttled_creation_is_repeated_within_the_call() {
-    let world = World::new().await;
-    world.fail("vm.create", Fault::Error(<Matrix as matrix::Errors>::error(Case::Throttle)), 1);
-    world.driver.create(&world.request("a")).await.unwrap();
-    assert_eq!((world.count(), world.calls("vm.create")), (1, 2));
 }
 
 #[rstest]
@@ -273,18 +188,6 @@ async fn an_absent_api_is_not_an_absent_vm(#[case] message: &str, #[case] kind: 
     assert_eq!(world.count(), 1);
 }
 
-#[tokio::test]
-async fn the_page_of_a_proxy_is_not_an_absence() {
-    let world = World::new().await;
-    let request = world.request("a");
-    let vm = world.driver.create(&request).await.unwrap();
-    world.fail("vm.get", Fault::Status(404), 9);
-    let known = with_id(request, &vm.provider_id);
-    assert_eq!(code(world.driver.status(&known).await), Code::Unknown);
-    assert_eq!(code(world.driver.delete(&known).await), Code::Unknown);
-    assert_eq!(world.count(), 1);
-}
-
 /// A part of a list must not pass for all of it.
 #[rstest]
 #[case::uid("/items/0/metadata/uid")]
@@ -320,65 +223,4 @@ async fn a_list_has_all_of_its_pages_or_is_an_error() {
     assert_eq!((listed.len(), world.calls("vm.list")), (7, 3));
     world.kubernetes.lock().cloud.has_expired = true;
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Aborted);
-}
-
-#[tokio::test]
-async fn an_answer_without_end_is_given_up() {
-    let world = World::new().await;
-    world.fail("vm.get", Fault::Endless, 9);
-    assert_eq!(code(world.driver.status(&world.request("a")).await), Code::Unavailable);
-    assert_eq!(world.calls("vm.get"), 1);
-}
-
-/// Repeats a creation as the controller does, until it succeeds.
-async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
-    let mut request = request.clone();
-    loop {
-        let error = match driver.create(&request).await {
-            Ok(vm) => return vm.provider_id,
-            Err(error) => error,
-        };
-        assert!(error.code.is_transient(), "{error}");
-        request = with_state(request, error.last_known_state.as_deref());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-#[tokio::test]
-async fn two_hundred_machines_get_two_hundred_vms_although_every_tenth_answer_is_lost() {
-    let world = World::new().await;
-    world.kubernetes.lock().lost_every = Some(("vm.create", 10));
-    let requests: Vec<_> = (0..200).map(|number| world.request(&format!("m-{number}"))).collect();
-    let mut ids = join_all(requests.iter().map(|request| create(&world.driver, request))).await;
-    ids.sort();
-    ids.dedup();
-    let created = world.kubernetes.lock().cloud.created;
-    assert_eq!((ids.len(), world.count(), created, world.secrets()), (200, 200, 200, 200));
-    // Each of the lost answers is looked for by name, and each look for all others is shared.
-    assert!(
-        world.calls("vm.get") + world.calls("vm.list") < 150,
-        "{} {}",
-        world.calls("vm.get"),
-        world.calls("vm.list")
-    );
-    world.assert_valid_requests();
-    let before = world.calls("vm.list") + world.calls("vm.get");
-    let failed = join_all(requests.iter().map(|request| world.driver.delete(request))).await;
-    let failed: Vec<DriverError> = failed.into_iter().filter_map(Result::err).collect();
-    assert_eq!((failed, world.count(), world.secrets()), (vec![], 0, 0));
-    assert!(world.calls("vm.list") + world.calls("vm.get") - before < 50, "deletions share look-ups in the same way");
-    assert_eq!(world.calls("vm.delete"), 200);
-}
-
-#[tokio::test]
-async fn a_call_that_is_dropped_does_not_lose_its_vm() {
-    let world = World::new().await;
-    let driver = Arc::new(driver(Duration::from_secs(20), unmeasured()));
-    let request = world.request("a");
-    world.fail("vm.create", Fault::Late(Duration::from_millis(100)), 1);
-    let dropped = tokio::time::timeout(Duration::from_millis(50), driver.create(&request)).await;
-    assert!(dropped.is_err());
-    // A deletion waits for the request that is still under way.
-    driver.delete(&request).await.unwrap();
-    assert_eq!((world.count(), world.calls("vm.create"), world.calls("vm.delete"), world.secrets()), (0, 1, 1, 0));
 }

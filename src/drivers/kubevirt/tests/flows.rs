@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::future::join_all;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -57,26 +56,6 @@ async fn a_machine_lives_from_create_to_delete() {
     world.assert_valid_requests();
 }
 
-#[tokio::test]
-async fn machines_are_not_initialized() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.initialize(&world.request("a")).await), Code::Unimplemented);
-}
-
-#[tokio::test]
-async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted() {
-    let world = World::new().await;
-    let id = world.put("a", &marked());
-    let request = world.request("a");
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
-    assert_eq!((world.calls("vm.create"), world.calls("secret.create")), (0, 0));
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(id, ListedVm::unmarked("a"))].into());
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!((world.count(), world.calls("secret.get")), (0, 0), "its Secret is deleted with it");
-}
-
 #[rstest]
 #[case::of_an_earlier_machine(marked_with(&json!({UID_LABEL: "earlier"})))]
 #[case::of_another_cluster(json!({CLUSTER: "other", ROLE: "node"}))]
@@ -123,14 +102,6 @@ async fn the_provider_id_of_another_machine_finds_nothing() {
     assert_eq!(code(world.driver.status(&confused).await), Code::NotFound);
     world.driver.delete(&confused).await.unwrap();
     assert_eq!(world.count(), 1);
-}
-
-#[tokio::test]
-async fn an_orphan_is_deleted_by_its_name_and_id_alone() {
-    let world = World::new().await;
-    let id = world.put("a", &marked_with(&json!({UID_LABEL: "gone"})));
-    world.driver.delete(&with_id(world.request_for("a", "", spec()), &id)).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[tokio::test]
@@ -308,22 +279,6 @@ async fn a_later_vm_of_the_same_name_is_not_deleted() {
     world.fail("vm.get", super::server::Fault::Error(reply), 1);
     assert_eq!(code(world.driver.delete(&with_id(request, &old.provider_id)).await), Code::Aborted);
     assert_eq!(world.count(), 1);
-}
-
-#[tokio::test]
-async fn machines_that_wait_together_share_their_look_ups() {
-    let world = World::new().await;
-    let requests: Vec<_> = (0..30).map(|number| world.request(&format!("m-{number}"))).collect();
-    let look_ups = || world.calls("vm.list") + world.calls("vm.get");
-    let vms = join_all(requests.iter().map(|request| world.driver.create(request))).await;
-    let created = look_ups();
-    assert!(created <= 15, "{created} look-ups");
-    let known: Vec<_> =
-        requests.into_iter().zip(vms).map(|(request, vm)| with_id(request, &vm.unwrap().provider_id)).collect();
-    for status in join_all(known.iter().map(|request| world.driver.status(request))).await {
-        status.unwrap();
-    }
-    assert!(look_ups() - created <= 5);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod inspect;
 mod metrics;
 mod requests;
 mod secrets;
+mod suite;
 mod templates;
 
 use std::time::Duration;

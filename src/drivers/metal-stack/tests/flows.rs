@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::future::join_all;
 use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    CLUSTER, OWNER, OWNER_TAG, UID_TAG, World, class, code, driver,
+    CLUSTER, OWNER, OWNER_TAG, World, class, code, driver,
     fake::{PARTITION, tag_of},
     spec, spec_with, unmeasured, with_id,
 };
@@ -41,42 +40,6 @@ async fn a_machine_lives_from_create_to_delete() {
     assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
     assert_eq!(world.calls("machine.free"), 1);
     world.assert_valid_requests();
-}
-
-#[tokio::test]
-async fn machines_are_not_initialized() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.initialize(&world.request("a")).await), Code::Unimplemented);
-}
-
-#[tokio::test]
-async fn a_machine_of_the_reference_is_found_by_its_name_and_adopted() {
-    let world = World::new().await;
-    let id = world.put("a", &[CLUSTER]);
-    let request = world.request("a");
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.calls("machine.allocate"), 0);
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(id, ListedVm::unmarked("a"))].into());
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
-}
-
-#[tokio::test]
-async fn the_machine_of_an_earlier_machine_of_that_name_is_left_alone() {
-    let world = World::new().await;
-    let earlier = world.put("a", &[CLUSTER, &format!("{UID_TAG}=earlier")]);
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 1);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_ne!(vm.provider_id, earlier);
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm.provider_id);
-    // A Machine that was restored has a new UID and its provider ID.
-    let restored = with_id(world.request_for("a", "new", spec()), &earlier);
-    assert_eq!(world.driver.status(&restored).await.unwrap().provider_id, earlier);
 }
 
 /// A server is allocated to others after it was freed.
@@ -131,14 +94,6 @@ async fn a_known_machine_without_its_cluster_tag_is_known_by_its_uid(#[case] tag
 }
 
 #[tokio::test]
-async fn an_orphan_is_deleted_by_its_name_and_id_alone() {
-    let world = World::new().await;
-    let id = world.put("a", &[CLUSTER, &format!("{UID_TAG}=gone")]);
-    world.driver.delete(&with_id(world.request_for("a", "", spec()), &id)).await.unwrap();
-    assert_eq!(world.count(), 0);
-}
-
-#[tokio::test]
 async fn a_list_has_the_machines_of_the_cluster_and_no_others() {
     let world = World::new().await;
     let ours = world.put("a", &[CLUSTER, &format!("{OWNER_TAG}=team-b")]);
@@ -178,13 +133,6 @@ async fn a_provider_id_cannot_lead_elsewhere(#[case] id: &str) {
 }
 
 #[tokio::test]
-async fn without_a_uid_nothing_is_created() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.create(&world.request_for("a", "", spec())).await), Code::InvalidArgument);
-    assert_eq!(world.calls("machine.allocate"), 0);
-}
-
-#[tokio::test]
 async fn a_machine_of_a_class_that_became_invalid_can_be_deleted() {
     let world = World::new().await;
     world.driver.create(&world.request("a")).await.unwrap();
@@ -212,21 +160,6 @@ async fn a_deletion_lasts_until_the_machine_is_free(#[case] may_pause: bool) {
     }
     assert_eq!((pauses > 0, world.count(), world.calls("machine.free")), (may_pause, 0, 1));
     assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-}
-
-#[tokio::test]
-async fn machines_that_wait_together_share_their_look_ups() {
-    let world = World::with(30).await;
-    let requests: Vec<_> = (0..30).map(|number| world.request(&format!("m-{number}"))).collect();
-    let vms = join_all(requests.iter().map(|request| world.driver.create(request))).await;
-    let finds = world.calls("machine.find");
-    assert!(finds <= 5, "{finds} look-ups");
-    let known: Vec<_> =
-        requests.into_iter().zip(vms).map(|(request, vm)| with_id(request, &vm.unwrap().provider_id)).collect();
-    for status in join_all(known.iter().map(|request| world.driver.status(request))).await {
-        status.unwrap();
-    }
-    assert!(world.calls("machine.find") - finds <= 5);
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod requests;
 #[path = "../../../../tests/clouds/openstack/schema.rs"]
 mod schema;
 mod secrets;
+mod suite;
 mod templates;
 
 use std::time::Duration;
@@ -27,7 +28,7 @@ use mcm_driver::{
     cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     guard::DriverGuards,
     interface::Driver,
-    testing::{self as kit, code, matrix, secret, secret_policy, server, with_id},
+    testing::{self as kit, code, secret, secret_policy, server, with_id},
 };
 use serde_json::{Value, json};
 
@@ -143,7 +144,7 @@ fn driver_that_settles(
 
 /// Stores the state of an error in the Machine, as controllers do.
 fn store(request: &mut MachineRequest, error: &DriverError) {
-    *request = matrix::with_state(request.clone(), error.last_known_state.as_deref());
+    *request = mcm_driver::testing::suite::with_state(request.clone(), error.last_known_state.as_deref());
 }
 
 /// The request of a caller that may pause, after the driver has announced its creation.

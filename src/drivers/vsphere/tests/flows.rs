@@ -108,14 +108,6 @@ async fn a_known_vm_without_its_markers_is_known_by_its_uid(#[case] fields: &[(&
     assert_eq!(world.count(), usize::from(!is_found));
 }
 
-#[tokio::test]
-async fn an_orphan_is_deleted_by_its_name_and_id_alone() {
-    let world = World::new().await;
-    let id = world.put("a", &[CLUSTER, ROLE, (UID, "gone")]);
-    world.driver.delete(&with_id(world.request_for("a", "", spec()), &id)).await.unwrap();
-    assert_eq!(world.count(), 0);
-}
-
 #[rstest]
 #[case::as_stored("vsphere://eu/", true)]
 #[case::without_a_region("vsphere:///", true)]
@@ -146,13 +138,6 @@ async fn a_provider_id_that_cannot_be_read_is_an_error(#[case] id: &str) {
     assert_eq!(code(world.driver.delete(&request).await), Code::InvalidArgument);
     assert_eq!(code(world.driver.status(&request).await), Code::InvalidArgument);
     assert_eq!(world.count(), 1);
-}
-
-#[tokio::test]
-async fn without_a_uid_nothing_is_created() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.create(&world.request_for("a", "", spec())).await), Code::InvalidArgument);
-    assert_eq!(world.calls("CloneVM_Task"), 0);
 }
 
 #[tokio::test]

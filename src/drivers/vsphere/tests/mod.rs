@@ -9,6 +9,7 @@ mod inspect;
 mod metrics;
 mod requests;
 mod secrets;
+mod suite;
 mod templates;
 #[allow(dead_code, reason = "tests on a control plane use the rest")]
 #[path = "../../../../tests/clouds/vsphere/vcenter.rs"]
@@ -40,6 +41,8 @@ const OWNER: &str = "team-a";
 struct World {
     vcenter: VCenter,
     driver: CloudDriver<VsphereVms>,
+    /// Prefix of the names of its VMs, where cases share a vCenter.
+    case: String,
 }
 
 impl World {
@@ -48,7 +51,11 @@ impl World {
     }
 
     async fn with(options: Options) -> Self {
-        Self { vcenter: VCenter::start(options).await, driver: driver(Duration::from_secs(20), unmeasured()) }
+        Self {
+            vcenter: VCenter::start(options).await,
+            driver: driver(Duration::from_secs(20), unmeasured()),
+            case: String::new(),
+        }
     }
 
     fn secret(&self) -> SecretData {

@@ -1,110 +1,22 @@
 //! Each call of the cloud fails in each way: which code, how many VMs, and the result of the next attempt.
 
-use std::{
-    cell::Cell,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use mcm_driver::testing::suite::{created, with_state};
+use std::time::Duration;
 
-use async_trait::async_trait;
-use futures::future::join_all;
 use mcm_driver::{
-    Code, DriverError, MachineRequest,
+    Code, MachineRequest,
     interface::Driver,
     testing::{
-        matrix::{self, CASES, Case, During, Outcome, Row, UNKNOWN, look_up, usual, with_state},
+        matrix::{self, During, Outcome, Row, UNKNOWN, look_up, usual},
         server::{Fault, Reply},
     },
 };
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{World, code, driver, driver_that_settles, fake::YandexApi, spec_with, unmeasured, with_id};
-use crate::YandexCloud;
-use mcm_driver::cloud::CloudDriver;
+use super::{World, code, driver, driver_that_settles, spec_with, unmeasured};
 
-const BUSY: &str = "The limit on maximum number of active operations has exceeded.";
-
-/// A cloud with a driver whose calls end soon, and one that waits.
-struct Matrix {
-    world: World,
-    failing: CloudDriver<YandexCloud>,
-    /// The same without endpoints and token, for calls that get them.
-    cold: CloudDriver<YandexCloud>,
-    is_cold: AtomicBool,
-}
-
-thread_local! {
-    /// How many cases of the test on this thread have their connections. Making them takes time from the calls of others.
-    static READY: Cell<usize> = const { Cell::new(0) };
-}
-
-impl Matrix {
-    /// Gets endpoints and tokens, and waits for the other cases.
-    async fn ready(self) -> Self {
-        let request = self.world.request("a");
-        for driver in [&self.failing, &self.world.driver] {
-            while driver.list(&request.class, &request.secret).await.is_err() {}
-        }
-        READY.set(READY.get() + 1);
-        while READY.get() < CASES.len() {
-            tokio::task::yield_now().await;
-        }
-        self
-    }
-}
-
-impl matrix::Errors for Matrix {
-    fn error(case: Case) -> Reply {
-        let api = YandexApi::new();
-        match case {
-            Case::Throttle => api.error(8, BUSY),
-            Case::Auth => api.error(16, "Token is invalid or has expired."),
-            Case::Denied => api.error(7, "Permission denied"),
-            Case::StockOut => api.error(8, "Not enough resources"),
-            Case::Quota => api.quota_error(),
-            _ => api.error(5, "not found"),
-        }
-    }
-}
-
-#[async_trait]
-impl matrix::World for Matrix {
-    async fn start(attempt: Duration) -> Self {
-        let [failing, cold] = [(); 2].map(|()| driver(attempt, unmeasured()));
-        Self { world: World::new().await, failing, cold, is_cold: AtomicBool::default() }.ready().await
-    }
-
-    fn driver(&self) -> &dyn Driver {
-        if self.is_cold.load(Relaxed) { &self.cold } else { &self.failing }
-    }
-
-    fn patient_driver(&self) -> &dyn Driver {
-        &self.world.driver
-    }
-
-    fn request(&self) -> MachineRequest {
-        self.world.request("a")
-    }
-
-    fn fail(&self, call: Option<(&'static str, Fault)>) {
-        let is_login = |(name, _): &(&str, _)| ["endpoint.list", "token.create"].contains(name);
-        self.is_cold.store(call.as_ref().is_some_and(is_login), Relaxed);
-        let faults = call.map(|(name, fault)| (name, fault, 99));
-        self.world.yandex.lock().faults = faults.into_iter().collect();
-    }
-
-    fn count(&self) -> usize {
-        self.world.count()
-    }
-
-    fn secrets(&self) -> Vec<&'static str> {
-        vec!["PRIVATE KEY", "hunter2", "t1.9euelZ"]
-    }
-}
+pub(super) const BUSY: &str = "The limit on maximum number of active operations has exceeded.";
 
 /// Without a token nothing is known, whatever the reason.
 const fn login(vms: usize) -> [Outcome; 10] {
@@ -144,7 +56,7 @@ async fn a_call_that_fails_has_its_code_and_the_next_attempt_succeeds(
     #[case] call: &'static str,
     #[case] outcomes: [Outcome; 10],
 ) {
-    matrix::check::<Matrix>(&Row { during, call, outcomes }).await;
+    matrix::check::<World>(&Row { during, call, outcomes }).await;
 }
 
 #[tokio::test]
@@ -175,7 +87,7 @@ async fn a_request_that_is_carried_out_after_its_time_out_is_not_made_twice() {
     assert_eq!(code(world.driver.create(&request).await), Code::Unavailable);
     assert_eq!(code(world.driver.status(&request).await), Code::Unavailable);
     assert_eq!(code(world.driver.delete(&request).await), Code::Unavailable);
-    let vm = create(&world.driver, &request).await;
+    let vm = created(&world.driver, &request).await;
     assert_eq!((world.count(), world.calls("instance.create")), (1, 1));
     assert_eq!(world.driver.status(&request).await.unwrap().provider_id, vm);
 }
@@ -199,7 +111,7 @@ async fn a_repeated_request_has_the_same_key_and_begins_nothing_new() {
     };
     assert_eq!((keys.len(), &keys[0]), (2, &keys[1]));
     assert_eq!(world.yandex.lock().cloud.created, 1);
-    create(&restarted, &request).await;
+    created(&restarted, &request).await;
     assert_eq!((world.count(), world.yandex.lock().cloud.created), (1, 1));
 }
 
@@ -295,22 +207,8 @@ async fn a_cloud_that_forgot_its_operations_does_not_stop_a_creation() {
         yandex.cloud.forget_operations();
         yandex.cloud.instances.values_mut().for_each(|instance| instance["status"] = "RUNNING".into());
     }
-    create(&world.driver, &MachineRequest { may_pause: false, ..request }).await;
+    created(&world.driver, &MachineRequest { may_pause: false, ..request }).await;
     assert_eq!((world.count(), world.yandex.lock().cloud.created), (1, 1));
-}
-
-#[tokio::test]
-async fn each_call_has_its_answer_to_two_vms() {
-    let world = World::new().await;
-    for _ in 0..2 {
-        world.put("a", &["kubernetes-io-cluster-shoot", "kubernetes-io-role-node"]);
-    }
-    let request = world.request("a");
-    assert_eq!((code(world.driver.create(&request).await), world.count()), (Code::OutOfRange, 2));
-    assert_eq!((code(world.driver.status(&request).await), world.count()), (Code::OutOfRange, 2));
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 2);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 /// A part of a list must not pass for all of it.
@@ -341,76 +239,4 @@ async fn an_answer_of_something_else_is_not_an_empty_list(#[case] body: Value) {
     world.fail("instance.list", Fault::Error(Reply { status: 200, body: body.to_string() }), 9);
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Unknown);
     assert_eq!(code(world.driver.delete(&request).await), Code::Unknown);
-}
-
-#[tokio::test]
-async fn an_answer_without_end_is_given_up() {
-    let world = World::new().await;
-    world.fail("instance.list", Fault::Endless, 9);
-    assert_eq!(code(world.driver.status(&world.request("a")).await), Code::Unavailable);
-    assert_eq!(world.calls("instance.list"), 1);
-}
-
-#[tokio::test]
-async fn a_status_by_id_of_a_proxys_page_is_not_an_absence() {
-    let world = World::new().await;
-    let request = world.request("a");
-    let vm = world.driver.create(&request).await.unwrap();
-    world.fail("instance.get", Fault::Status(404), 9);
-    assert_eq!(code(world.driver.status(&with_id(request, &vm.provider_id)).await), Code::Unknown);
-}
-
-/// Repeats a creation as the controller does, until it succeeds.
-async fn create(driver: &dyn Driver, request: &MachineRequest) -> String {
-    let mut request = request.clone();
-    loop {
-        let error = match driver.create(&request).await {
-            Ok(vm) => return vm.provider_id,
-            Err(error) => error,
-        };
-        assert!(error.code.is_transient(), "{error}");
-        request = with_state(request, error.last_known_state.as_deref());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-#[tokio::test]
-async fn two_hundred_machines_get_two_hundred_vms_although_every_tenth_answer_is_lost() {
-    let world = World::new().await;
-    world.yandex.lock().lost_every = Some(("instance.create", 10));
-    let requests: Vec<_> = (0..200).map(|number| world.request(&format!("m-{number}"))).collect();
-    let mut ids = join_all(requests.iter().map(|request| create(&world.driver, request))).await;
-    ids.sort();
-    ids.dedup();
-    assert_eq!((ids.len(), world.count(), world.calls("instance.create")), (200, 200, 200));
-    assert!(world.calls("instance.list") < 100, "{} look-ups for 200 VMs", world.calls("instance.list"));
-    assert_eq!(world.calls("token.create"), 1);
-    world.assert_valid_requests();
-    // Deletions share look-ups in the same way.
-    let before = world.calls("instance.list");
-    let deletions = requests.iter().map(|request| world.driver.delete(request));
-    let failed: Vec<DriverError> = join_all(deletions).await.into_iter().filter_map(Result::err).collect();
-    assert_eq!((failed, world.count(), world.calls("instance.delete")), (vec![], 0, 200));
-    assert!(world.calls("instance.list") - before < 50);
-}
-
-#[tokio::test]
-async fn a_call_that_is_dropped_does_not_lose_its_vm() {
-    let world = World::new().await;
-    let driver = Arc::new(driver(Duration::from_secs(20), unmeasured()));
-    let request = world.request("a");
-    world.fail("instance.create", Fault::Late(Duration::from_millis(100)), 1);
-    let is_sent = async || {
-        while world.calls("instance.create") == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        result = driver.create(&request) => panic!("{result:?}"),
-        () = is_sent() => {}
-    }
-    // A deletion waits for the request that is still under way.
-    driver.delete(&request).await.unwrap();
-    assert_eq!((world.count(), world.calls("instance.create"), world.calls("instance.delete")), (0, 1, 1));
 }

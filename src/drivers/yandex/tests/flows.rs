@@ -46,26 +46,6 @@ async fn a_vm_lives_from_create_to_delete() {
     world.assert_valid_requests();
 }
 
-#[tokio::test]
-async fn instances_are_not_initialized() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.initialize(&world.request("a")).await), Code::Unimplemented);
-}
-
-#[tokio::test]
-async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted() {
-    let world = World::new().await;
-    let id = world.put("a", &[CLUSTER, ROLE]);
-    let request = world.request("a");
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id);
-    assert_eq!(world.calls("instance.create"), 0);
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(id, ListedVm::unmarked("a"))].into());
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
-}
-
 #[rstest]
 #[case::of_an_earlier_machine(&[CLUSTER, ROLE, "machine-sapcloud-io-machine-uid=earlier"])]
 #[case::of_another_cluster(&["kubernetes-io-cluster-other", ROLE])]
@@ -112,14 +92,6 @@ async fn the_instance_of_another_folder_is_left_alone() {
     assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
     world.driver.delete(&known).await.unwrap();
     assert_eq!(world.count(), 1);
-}
-
-#[tokio::test]
-async fn an_orphan_is_deleted_by_its_name_and_id_alone() {
-    let world = World::new().await;
-    let id = world.put("a", &[CLUSTER, ROLE, "machine-sapcloud-io-machine-uid=gone"]);
-    world.driver.delete(&with_id(world.request_for("a", "", spec()), &id)).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[tokio::test]
@@ -201,23 +173,6 @@ async fn a_stopped_instance_is_there_with_the_word_of_the_cloud() {
     let known = with_id(world.request("a"), &world.put("a", &[CLUSTER, ROLE]));
     world.yandex.lock().cloud.instances.values_mut().for_each(|instance| instance["status"] = "STOPPED".into());
     assert_eq!(world.driver.status(&known).await.unwrap().halted.as_deref(), Some("stopped"));
-}
-
-#[tokio::test]
-async fn machines_that_wait_together_share_their_look_ups() {
-    let world = World::new().await;
-    let requests: Vec<_> = (0..30).map(|number| world.request(&format!("m-{number}"))).collect();
-    let vms = join_all(requests.iter().map(|request| world.driver.create(request))).await;
-    let lists = world.calls("instance.list");
-    assert!(lists <= 5, "{lists} look-ups");
-    let known: Vec<_> =
-        requests.into_iter().zip(vms).map(|(request, vm)| with_id(request, &vm.unwrap().provider_id)).collect();
-    let gets = world.calls("instance.get");
-    for status in join_all(known.iter().map(|request| world.driver.status(request))).await {
-        status.unwrap();
-    }
-    assert!(world.calls("instance.list") - lists <= 5);
-    assert_eq!(world.calls("instance.get"), gets, "one list is enough");
 }
 
 /// An instance that was moved is not in the list, and not absent.

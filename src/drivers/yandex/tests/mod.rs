@@ -11,6 +11,7 @@ mod metrics;
 mod pauses;
 mod requests;
 mod secrets;
+mod suite;
 mod templates;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcm_driver::{
     Code, DriverError, MachineRequest,
     interface::Driver,
-    testing::{matrix::with_state, server::Fault},
+    testing::{server::Fault, suite::with_state},
 };
 
 use super::{World, code, driver, unmeasured, with_id};

@@ -1,0 +1,419 @@
+//! The suite that holds each driver of a cloud to the same rules, against a fake of its cloud.
+//!
+//! A driver implements [`World`] for its fake and lists the cases with [`driver_suite`](crate::driver_suite). A driver without it has
+//! no matrix of faults either.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+
+use super::{
+    code,
+    matrix::Case,
+    server::{Fault, FaultSwitch, Reply},
+    with_id,
+};
+use crate::{Code, Driver, DriverError, ListedVm, MachineRequest};
+
+/// Attempts of a call that is answered: a slow machine is not a fault.
+pub const PATIENT: Duration = Duration::from_secs(20);
+/// After this time a request without an answer has had its effect.
+pub const SETTLES: Duration = Duration::from_millis(400);
+/// The pause of a caller that repeats a call.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The name of a Machine that any cloud takes.
+const NAME: &str = "m-1";
+/// The Machines of the large cases.
+const MACHINES: usize = 200;
+
+/// The names of the calls of a fake.
+#[derive(Clone, Copy, Debug)]
+pub struct CallNames {
+    /// A look-up of one VM by the name of its Machine.
+    pub look: &'static str,
+    /// A look-up of one VM by its ID.
+    pub look_by_id: &'static str,
+    /// The request that creates a VM.
+    pub create: &'static str,
+    /// The request that deletes a VM.
+    pub delete: &'static str,
+}
+
+/// A fake of a cloud, and drivers for it.
+#[async_trait]
+pub trait World: Sized + Send + Sync {
+    /// The calls of the fake.
+    const CALLS: CallNames;
+    /// Values that no text may contain.
+    const SECRETS: &[&str];
+    /// An attempt that ends soon, for calls without an answer. A fake that is slow needs more.
+    const SHORT: Duration = Duration::from_millis(300);
+    /// The most requests for 200 VMs of which each tenth has no answer. A cloud with idempotency tokens gets some twice.
+    const MOST_CREATIONS: usize = MACHINES;
+
+    /// The most look-ups by name of 200 Machines that wait together. A cloud without a list that may be stale has one for each.
+    const MOST_LOOKS: usize = MACHINES - 1;
+
+    /// One of the cloud's errors: of throttle, auth, denied, stock-out, quota, and not found.
+    fn error(case: Case) -> Reply;
+
+    /// A cloud with room for 300 VMs.
+    async fn new() -> Self;
+
+    /// A driver for the same cloud, as another process has it. `attempt` is how long an attempt of a call takes, `settles` how long a
+    /// request without an answer may have an effect.
+    fn driver_with(&self, attempt: Duration, settles: Duration) -> Box<dyn Driver>;
+
+    /// A request for a Machine of the class, without a UID if it is empty.
+    fn request_with(&self, name: &str, uid: &str) -> MachineRequest;
+
+    /// Creates a VM of the class without the driver, for a UID or for none; returns its provider ID.
+    fn put_for(&self, name: &str, uid: Option<&str>) -> String;
+
+    /// Lets calls fail.
+    fn switch(&self) -> &dyn FaultSwitch;
+
+    /// The number of VMs in the cloud.
+    fn vms(&self) -> usize;
+
+    /// Fails if a request does not fit the description of the API.
+    fn check_requests(&self) {}
+
+    /// A cloud for a case of the matrix.
+    async fn for_matrix() -> Self {
+        Self::new().await
+    }
+
+    /// The request of the cases of the matrix.
+    fn request_of_matrix(&self) -> MachineRequest {
+        self.request_of(NAME)
+    }
+
+    /// A request for a Machine of the class.
+    fn request_of(&self, name: &str) -> MachineRequest {
+        self.request_with(name, &format!("uid-{name}"))
+    }
+
+    /// A driver that waits as long as usual.
+    fn patient(&self) -> Box<dyn Driver> {
+        self.driver_with(PATIENT, SETTLES)
+    }
+}
+
+/// Registers the cases of the suite as tests of a world: those of every cloud, or those that are listed.
+#[macro_export]
+macro_rules! driver_suite {
+    ($world:ty) => {
+        $crate::driver_suite! { $world:
+            a_call_that_is_dropped_does_not_lose_its_vm
+            a_vm_of_the_reference_is_found_by_its_name_and_adopted
+            an_answer_without_end_is_given_up
+            an_orphan_is_deleted_by_its_name_and_id_alone
+            each_of_two_hundred_machines_gets_one_vm_although_every_tenth_answer_is_lost
+            an_initialization_is_refused_where_there_is_none
+            the_page_of_a_proxy_is_not_an_absence
+            the_vm_of_an_earlier_machine_of_that_name_is_left_alone
+            without_a_uid_nothing_is_created
+        }
+    };
+    ($world:ty: $($case:ident)*) => {$(
+        #[tokio::test]
+        async fn $case() {
+            $crate::testing::suite::$case::<$world>().await;
+        }
+    )*};
+}
+
+/// The request once the state is stored.
+pub fn with_state(mut request: MachineRequest, state: Option<&str>) -> MachineRequest {
+    if let Some(state) = state {
+        let machine = std::sync::Arc::make_mut(&mut request.machine);
+        machine.status.get_or_insert_default().last_known_state = state.to_owned();
+    }
+    request
+}
+
+/// Looks for the VM and repeats a creation as the controllers do, until it succeeds; returns the provider ID.
+pub async fn created(driver: &dyn Driver, request: &MachineRequest) -> String {
+    drop(driver.status(request).await);
+    let mut request = request.clone();
+    loop {
+        let error = match driver.create(&request).await {
+            Ok(vm) => return vm.provider_id,
+            Err(error) => error,
+        };
+        assert!(error.code.is_transient(), "{error}");
+        request = with_state(request, error.last_known_state.as_deref());
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Creates a VM for each request while every tenth answer to a call is lost.
+pub async fn create_each<W: World>(world: &W, lost: &'static str, requests: &[MachineRequest]) {
+    world.switch().lose_every(lost, 10);
+    let driver = world.patient();
+    let mut ids = join_all(requests.iter().map(|request| created(&*driver, request))).await;
+    ids.sort();
+    ids.dedup();
+    assert_eq!((ids.len(), world.vms()), (requests.len(), requests.len()));
+    world.check_requests();
+}
+
+/// Deletes the VM of each request.
+pub async fn delete_each<W: World>(world: &W, requests: &[MachineRequest]) {
+    let driver = world.patient();
+    let deleted = join_all(requests.iter().map(|request| driver.delete(request))).await;
+    let failed: Vec<DriverError> = deleted.into_iter().filter_map(Result::err).collect();
+    assert_eq!((failed, world.vms()), (vec![], 0));
+}
+
+/// The request of a controller, whose driver has announced its creation in the status of the Machine.
+pub async fn announced(driver: &dyn Driver, request: MachineRequest) -> MachineRequest {
+    let request = MachineRequest { may_pause: true, ..request };
+    let error = driver.create(&request).await.unwrap_err();
+    assert!(error.call_again_in.is_some() && error.code == Code::Unavailable, "{error}");
+    with_state(request, error.last_known_state.as_deref())
+}
+
+/// Begins to create a VM, and drops the call once `is_begun`.
+async fn dropped(driver: &dyn Driver, request: &MachineRequest, is_begun: impl Fn() -> bool) {
+    let begun = async {
+        while !is_begun() {
+            tokio::time::sleep(PAUSE / 5).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = begun => {}
+        created = driver.create(request) => drop(created.unwrap()),
+    }
+}
+
+/// The VM is known by its tags, whatever the caller has seen.
+pub async fn a_call_that_is_dropped_does_not_lose_its_vm<W: World>() {
+    let world = W::new().await;
+    let (driver, request) = (world.patient(), world.request_of(NAME));
+    dropped(&*driver, &request, || world.vms() > 0).await;
+    driver.delete(&request).await.unwrap();
+    assert_eq!((world.vms(), world.switch().calls(W::CALLS.create)), (0, 1));
+}
+
+/// Of a cloud whose requests nothing identifies.
+pub async fn a_deletion_waits_for_the_request_of_a_dropped_call<W: World>() {
+    let world = W::new().await;
+    let (driver, request) = (world.patient(), world.request_of(NAME));
+    world.switch().fail(W::CALLS.create, Fault::Late(Duration::from_millis(200)), 1);
+    dropped(&*driver, &request, || world.switch().calls(W::CALLS.create) > 0).await;
+    driver.delete(&request).await.unwrap();
+    let calls = [W::CALLS.create, W::CALLS.delete].map(|call| world.switch().calls(call));
+    assert_eq!((world.vms(), calls), (0, [1, 1]));
+}
+
+/// A refusal has had no effect. Of a cloud that throttles by its own errors.
+pub async fn a_throttled_creation_is_repeated_within_the_call<W: World>() {
+    let world = W::new().await;
+    world.switch().fail(W::CALLS.create, Fault::Error(W::error(Case::Throttle)), 1);
+    world.patient().create(&world.request_of(NAME)).await.unwrap();
+    assert_eq!((world.vms(), world.switch().calls(W::CALLS.create)), (1, 2));
+}
+
+/// VMs of the reference have no UID.
+pub async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted<W: World>() {
+    let world = W::new().await;
+    let (id, driver, request) = (world.put_for(NAME, None), world.patient(), world.request_of(NAME));
+    assert_eq!(driver.create(&request).await.unwrap().provider_id, id);
+    assert_eq!(driver.status(&request).await.unwrap().provider_id, id);
+    assert_eq!(world.switch().calls(W::CALLS.create), 0);
+    let listed = driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed, [(id, ListedVm::unmarked(NAME))].into());
+    driver.delete(&request).await.unwrap();
+    assert_eq!(world.vms(), 0);
+}
+
+/// It would fill the memory.
+pub async fn an_answer_without_end_is_given_up<W: World>() {
+    let world = W::new().await;
+    world.switch().fail(W::CALLS.look, Fault::Endless, 9);
+    assert_eq!(code(world.patient().status(&world.request_of(NAME)).await), Code::Unavailable);
+    assert_eq!(world.switch().calls(W::CALLS.look), 1);
+}
+
+/// The Machine of an orphan is gone.
+pub async fn an_orphan_is_deleted_by_its_name_and_id_alone<W: World>() {
+    let world = W::new().await;
+    let driver = world.patient();
+    let vm = driver.create(&world.request_of(NAME)).await.unwrap();
+    driver.delete(&with_id(world.request_with(NAME, ""), &vm.provider_id)).await.unwrap();
+    assert_eq!(world.vms(), 0);
+}
+
+/// Only a deletion has something to do with two VMs of one Machine. Of a cloud that takes two of one name.
+pub async fn each_call_has_its_answer_to_two_vms<W: World>() {
+    let world = W::new().await;
+    let (driver, request) = (world.patient(), world.request_of(NAME));
+    for _ in 0..2 {
+        world.put_for(NAME, Some("uid-m-1"));
+    }
+    assert_eq!((code(driver.create(&request).await), world.vms()), (Code::OutOfRange, 2));
+    assert_eq!((code(driver.status(&request).await), world.vms()), (Code::OutOfRange, 2));
+    assert_eq!(driver.list(&request.class, &request.secret).await.unwrap().len(), 2);
+    driver.delete(&request).await.unwrap();
+    assert_eq!(world.vms(), 0);
+}
+
+/// Neither a second VM nor a lost one, and few look-ups.
+pub async fn each_of_two_hundred_machines_gets_one_vm_although_every_tenth_answer_is_lost<W: World>() {
+    let world = W::new().await;
+    let calls = |call| world.switch().calls(call);
+    let requests: Vec<_> = (0..MACHINES).map(|number| world.request_of(&format!("m-{number}"))).collect();
+    create_each(&world, W::CALLS.create, &requests).await;
+    let (creations, looks) = (calls(W::CALLS.create), calls(W::CALLS.look));
+    assert!((MACHINES..=W::MOST_CREATIONS).contains(&creations), "{creations} creations of {MACHINES} VMs");
+    delete_each(&world, &requests).await;
+    let later = calls(W::CALLS.look) - looks;
+    assert!(looks <= W::MOST_LOOKS && later <= W::MOST_LOOKS, "{looks} and {later} look-ups of {MACHINES} VMs");
+    assert_eq!(calls(W::CALLS.delete), MACHINES);
+}
+
+/// Controllers call it only where a driver has it.
+pub async fn an_initialization_is_refused_where_there_is_none<W: World>() {
+    let world = W::new().await;
+    let driver = world.patient();
+    if !driver.capabilities().initialize {
+        assert_eq!(code(driver.initialize(&world.request_of(NAME)).await), Code::Unimplemented);
+    }
+}
+
+/// A list for all of them costs as much as a look-up of one. Of a cloud that has such a list.
+pub async fn machines_that_wait_together_share_their_look_ups<W: World>() {
+    let world = W::new().await;
+    let driver = world.patient();
+    let looks = || world.switch().calls(W::CALLS.look) + world.switch().calls(W::CALLS.look_by_id);
+    let requests: Vec<_> = (0..20).map(|number| world.request_of(&format!("m-{number}"))).collect();
+    let found = join_all(requests.iter().map(|request| driver.status(request))).await;
+    assert!(found.into_iter().all(|found| code(found) == Code::NotFound));
+    assert!(looks() <= 10, "{} look-ups", looks());
+    let created = join_all(requests.iter().map(|request| driver.create(request))).await;
+    let ids = created.into_iter().map(|vm| vm.unwrap().provider_id);
+    let known: Vec<_> = requests.into_iter().zip(ids).map(|(request, id)| with_id(request, &id)).collect();
+    let before = looks();
+    for found in join_all(known.iter().map(|request| driver.status(request))).await {
+        found.unwrap();
+    }
+    assert!(looks() - before <= 10, "{} look-ups by ID", looks() - before);
+}
+
+/// Only the cloud knows which VMs there are.
+pub async fn the_page_of_a_proxy_is_not_an_absence<W: World>() {
+    let world = W::new().await;
+    let (driver, request) = (world.patient(), world.request_of(NAME));
+    let known = with_id(request.clone(), &driver.create(&request).await.unwrap().provider_id);
+    for (call, request) in [(W::CALLS.look_by_id, known), (W::CALLS.look, request)] {
+        world.switch().fail(call, Fault::Status(404), 99);
+        assert_eq!(code(driver.status(&request).await), Code::Unknown);
+        assert_eq!((code(driver.delete(&request).await), world.vms()), (Code::Unknown, 1));
+        world.switch().clear();
+    }
+}
+
+/// Its Machine may still have it.
+pub async fn the_vm_of_an_earlier_machine_of_that_name_is_left_alone<W: World>() {
+    let world = W::new().await;
+    let (driver, request) = (world.patient(), world.request_of(NAME));
+    let earlier = world.put_for(NAME, Some("earlier"));
+    assert_eq!(code(driver.status(&request).await), Code::NotFound);
+    driver.delete(&request).await.unwrap();
+    match driver.create(&request).await {
+        Ok(vm) => assert_ne!(vm.provider_id, earlier),
+        Err(error) => assert_eq!(error.code, Code::AlreadyExists, "{error}"),
+    }
+    // A Machine that was restored has a new UID and its provider ID.
+    let restored = with_id(world.request_with(NAME, "restored"), &earlier);
+    assert_eq!(driver.status(&restored).await.unwrap().provider_id, earlier);
+}
+
+/// A repeated creation could not be told from another.
+pub async fn without_a_uid_nothing_is_created<W: World>() {
+    let world = W::new().await;
+    assert_eq!(code(world.patient().create(&world.request_with(NAME, "")).await), Code::InvalidArgument);
+    assert_eq!((world.vms(), world.switch().calls(W::CALLS.create)), (0, 0));
+}
+
+/// The next process neither sends another request nor says that there is no VM. Of a cloud whose requests nothing identifies.
+pub async fn a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice<W: World>() {
+    let (world, minute) = (W::new().await, Duration::from_secs(60));
+    let hasty = world.driver_with(Duration::from_secs(1), minute);
+    let next = world.driver_with(minute, minute);
+    world.switch().fail(W::CALLS.create, Fault::Late(Duration::from_secs(4)), 9);
+    let request = world.request_of(NAME);
+    let error = hasty.create(&request).await.unwrap_err();
+    assert_eq!((error.code, world.vms()), (Code::DeadlineExceeded, 0));
+    world.switch().clear();
+    let request = with_state(request, error.last_known_state.as_deref());
+    assert_eq!(code(next.create(&request).await), Code::Unavailable);
+    assert_eq!(code(next.status(&request).await), Code::Unavailable);
+    assert_eq!(code(next.delete(&request).await), Code::Unavailable);
+    let sent = world.switch().calls(W::CALLS.create);
+    let id = created(&*next, &request).await;
+    assert_eq!((world.vms(), world.switch().calls(W::CALLS.create)), (1, sent));
+    assert_eq!(next.status(&request).await.unwrap().provider_id, id);
+    next.delete(&request).await.unwrap();
+    assert_eq!(world.vms(), 0);
+}
+
+/// The failure is shown once, and then the controllers wait. Of a cloud that would take two requests.
+pub async fn an_unknown_outcome_pauses_the_calls_of_controllers<W: World>() {
+    let (world, minute) = (W::new().await, Duration::from_secs(60));
+    let driver = world.driver_with(minute, minute);
+    world.switch().fail(W::CALLS.create, Fault::Status(502), 9);
+    let mut request = MachineRequest { may_pause: true, ..world.request_of(NAME) };
+    let mut error = driver.create(&request).await.unwrap_err();
+    if error.call_again_in.is_some() {
+        request = with_state(request, error.last_known_state.as_deref());
+        error = driver.create(&request).await.unwrap_err();
+    }
+    assert_eq!((error.code, error.call_again_in), (Code::Unavailable, None), "the failure is shown");
+    let error = driver.create(&request).await.unwrap_err();
+    assert!(error.call_again_in.is_some() && error.last_known_state.is_some(), "{error}");
+    assert_eq!(world.switch().calls(W::CALLS.create), 1);
+}
+
+/// A process is killed before it sends a request that it announced, and another one takes over.
+pub async fn the_next_process_waits_for_a_request_that_was_announced<W: World>() {
+    let (world, second) = (W::new().await, Duration::from_secs(1));
+    let first = world.driver_with(60 * second, second);
+    let request = announced(&*first, world.request_of(NAME)).await;
+    assert_eq!(world.switch().calls(W::CALLS.create), 0, "the status comes first");
+    takes_over(&world, request).await;
+}
+
+/// The same for a request that is carried out.
+pub async fn the_next_process_waits_for_a_request_that_is_under_way<W: World>() {
+    let (world, second) = (W::new().await, Duration::from_secs(1));
+    let first = world.driver_with(60 * second, second);
+    let request = announced(&*first, world.request_of(NAME)).await;
+    world.switch().fail(W::CALLS.create, Fault::Late(second / 2), 1);
+    dropped(&*first, &request, || world.switch().calls(W::CALLS.create) > 0).await;
+    takes_over(&world, request).await;
+}
+
+/// Another process creates the VM of a Machine whose request was announced.
+async fn takes_over<W: World>(world: &W, mut request: MachineRequest) {
+    let second = Duration::from_secs(1);
+    let other = world.driver_with(60 * second, second);
+    let stored = request.machine.status.as_ref().map(|status| status.last_known_state.clone());
+    assert_eq!(code(other.status(&request).await), Code::Unavailable);
+    let mut error = other.create(&request).await.unwrap_err();
+    assert_eq!(error.last_known_state, stored);
+    loop {
+        assert!(error.call_again_in.is_some(), "{error}");
+        request = with_state(request, error.last_known_state.as_deref());
+        tokio::time::sleep(PAUSE).await;
+        error = match other.create(&request).await {
+            Ok(_) => break,
+            Err(error) => error,
+        };
+    }
+    assert_eq!((world.vms(), world.switch().calls(W::CALLS.create)), (1, 1));
+}

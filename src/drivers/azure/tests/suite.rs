@@ -1,0 +1,86 @@
+//! The suite of all drivers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mcm_driver::{
+    Driver, MachineRequest, driver_suite,
+    testing::{
+        matrix::Case,
+        server::{FaultSwitch, Reply},
+        suite::{self, CallNames},
+    },
+};
+
+use serde_json::json;
+
+use super::{
+    CLUSTER, ROLE, UID_TAG, World, driver,
+    fake::{Arm, CLIENT_SECRET, URN},
+    spec, spec_with, unmeasured,
+};
+
+#[async_trait]
+impl suite::World for World {
+    const CALLS: CallNames = CallNames { look: "vm.get", look_by_id: "vm.get", create: "vm.put", delete: "vm.delete" };
+    const SECRETS: &[&str] = &[CLIENT_SECRET, "token-top-secret", "hunter2"];
+    /// A creation has several calls before the one that fails.
+    const SHORT: Duration = Duration::from_millis(2400);
+    const MOST_CREATIONS: usize = 300;
+    const MOST_LOOKS: usize = 600;
+
+    fn error(case: Case) -> Reply {
+        match case {
+            Case::Throttle => Arm::error(429, "SubscriptionRequestsThrottled", "too many requests"),
+            Case::Auth => Arm::error(401, "InvalidAuthenticationToken", "The access token is invalid."),
+            Case::Denied => Arm::error(403, "AuthorizationFailed", "The client has no permission."),
+            Case::StockOut => Arm::error(409, "SkuNotAvailable", "The requested VM size is not available."),
+            Case::Quota => Arm::error(409, "QuotaExceeded", "Exceeding approved cores quota."),
+            _ => Arm::error(404, "ResourceNotFound", "The resource was not found."),
+        }
+    }
+
+    async fn new() -> Self {
+        Self::new().await
+    }
+
+    fn driver_with(&self, attempt: Duration, _settles: Duration) -> Box<dyn Driver> {
+        Box::new(driver(attempt, unmeasured()))
+    }
+
+    fn request_with(&self, name: &str, uid: &str) -> MachineRequest {
+        self.request_for(name, uid, spec())
+    }
+
+    fn put_for(&self, name: &str, uid: Option<&str>) -> String {
+        let mut tags = json!({CLUSTER: "1", ROLE: "1"});
+        if let Some(uid) = uid {
+            tags[UID_TAG] = uid.into();
+        }
+        self.put(name, &tags)
+    }
+
+    fn switch(&self) -> &dyn FaultSwitch {
+        &*self.arm
+    }
+
+    fn vms(&self) -> usize {
+        self.count()
+    }
+
+    fn check_requests(&self) {
+        self.assert_valid_requests();
+    }
+
+    /// With an image of the marketplace, and a disk from an image.
+    fn request_of_matrix(&self) -> MachineRequest {
+        let disks = json!([{"lun": 0, "diskSizeGB": 9, "storageAccountType": "Premium_LRS", "imageRef": {"id": "/i"}}]);
+        let image = ("properties.storageProfile.imageReference", json!({"urn": URN}));
+        self.request_for("a", "uid-a", spec_with(&[image, ("properties.storageProfile.dataDisks", disks)]))
+    }
+}
+
+driver_suite!(World);
+driver_suite! { World:
+    a_throttled_creation_is_repeated_within_the_call
+}

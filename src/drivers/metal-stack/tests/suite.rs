@@ -1,0 +1,83 @@
+//! The suite of all drivers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mcm_driver::{
+    Driver, MachineRequest, driver_suite,
+    testing::{
+        matrix::Case,
+        server::{FaultSwitch, Reply},
+        suite::{self, CallNames},
+    },
+};
+
+use super::{
+    CLUSTER, UID_TAG, World, driver_that_settles,
+    fake::{HMAC, MetalApi},
+    spec, unmeasured,
+};
+
+#[async_trait]
+impl suite::World for World {
+    const CALLS: CallNames = CallNames {
+        look: "machine.find",
+        look_by_id: "machine.find",
+        create: "machine.allocate",
+        delete: "machine.free",
+    };
+    const SECRETS: &[&str] = &[HMAC, "hunter2"];
+
+    fn error(case: Case) -> Reply {
+        let api = MetalApi::new(0);
+        match case {
+            Case::Throttle => api.error(422, "too many parallel machine allocations taking place, try again later"),
+            Case::Auth => api.error(401, "wrong hmac"),
+            Case::Denied => api.error(403, "you are not member in one of metal-edit"),
+            Case::StockOut => api.error(422, "no machine available"),
+            Case::Quota => api.error(422, "project quota for machines reached max:3"),
+            _ => api.error(404, "NotFound no machine with id found"),
+        }
+    }
+
+    async fn new() -> Self {
+        Self::with(300).await
+    }
+
+    fn driver_with(&self, attempt: Duration, settles: Duration) -> Box<dyn Driver> {
+        Box::new(driver_that_settles(attempt, settles, unmeasured()))
+    }
+
+    fn request_with(&self, name: &str, uid: &str) -> MachineRequest {
+        self.request_for(name, uid, spec())
+    }
+
+    fn put_for(&self, name: &str, uid: Option<&str>) -> String {
+        let uid = uid.map(|uid| format!("{UID_TAG}={uid}"));
+        self.put(name, &[CLUSTER].into_iter().chain(uid.as_deref()).collect::<Vec<_>>())
+    }
+
+    fn switch(&self) -> &dyn FaultSwitch {
+        &*self.metal
+    }
+
+    fn vms(&self) -> usize {
+        self.count()
+    }
+
+    fn check_requests(&self) {
+        self.assert_valid_requests();
+    }
+}
+
+driver_suite!(World);
+driver_suite! { World:
+    a_throttled_creation_is_repeated_within_the_call
+    a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice
+    a_deletion_waits_for_the_request_of_a_dropped_call
+    an_unknown_outcome_pauses_the_calls_of_controllers
+    each_call_has_its_answer_to_two_vms
+    machines_that_wait_together_share_their_look_ups
+    the_next_process_waits_for_a_request_that_is_under_way
+    the_next_process_waits_for_a_request_that_was_announced
+}

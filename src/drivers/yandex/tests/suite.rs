@@ -1,0 +1,77 @@
+//! The suite of all drivers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mcm_driver::{
+    Driver, MachineRequest, driver_suite,
+    testing::{
+        matrix::Case,
+        server::{FaultSwitch, Reply},
+        suite::{self, CallNames},
+    },
+};
+
+use super::{CLUSTER, ROLE, UID, World, driver_that_settles, fake::YandexApi, faults::BUSY, spec, unmeasured};
+
+#[async_trait]
+impl suite::World for World {
+    const CALLS: CallNames = CallNames {
+        look: "instance.list",
+        look_by_id: "instance.get",
+        create: "instance.create",
+        delete: "instance.delete",
+    };
+    const SECRETS: &[&str] = &["PRIVATE KEY", "hunter2", "t1.9euelZ"];
+    /// Keys sign slowly.
+    const SHORT: Duration = Duration::from_secs(2);
+
+    fn error(case: Case) -> Reply {
+        let api = YandexApi::new();
+        match case {
+            Case::Throttle => api.error(8, BUSY),
+            Case::Auth => api.error(16, "Token is invalid or has expired."),
+            Case::Denied => api.error(7, "Permission denied"),
+            Case::StockOut => api.error(8, "Not enough resources"),
+            Case::Quota => api.quota_error(),
+            _ => api.error(5, "not found"),
+        }
+    }
+
+    async fn new() -> Self {
+        Self::new().await
+    }
+
+    fn driver_with(&self, attempt: Duration, settles: Duration) -> Box<dyn Driver> {
+        Box::new(driver_that_settles(attempt, settles, unmeasured()))
+    }
+
+    fn request_with(&self, name: &str, uid: &str) -> MachineRequest {
+        self.request_for(name, uid, spec())
+    }
+
+    fn put_for(&self, name: &str, uid: Option<&str>) -> String {
+        let uid = uid.map(|uid| format!("{UID}={uid}"));
+        self.put(name, &[CLUSTER, ROLE].into_iter().chain(uid.as_deref()).collect::<Vec<_>>())
+    }
+
+    fn switch(&self) -> &dyn FaultSwitch {
+        &*self.yandex
+    }
+
+    fn vms(&self) -> usize {
+        self.count()
+    }
+
+    fn check_requests(&self) {
+        self.assert_valid_requests();
+    }
+}
+
+driver_suite!(World);
+driver_suite! { World:
+    a_throttled_creation_is_repeated_within_the_call
+    a_deletion_waits_for_the_request_of_a_dropped_call
+    each_call_has_its_answer_to_two_vms
+    machines_that_wait_together_share_their_look_ups
+}
