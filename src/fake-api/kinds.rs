@@ -68,7 +68,18 @@ pub static LEASES: Kind = Kind {
     is_custom: false,
 };
 
-pub static ALL: [&Kind; 14] = [
+pub static NAMESPACES: Kind = Kind::core("namespaces", "Namespace", false, true);
+pub static WORKLOADS: Kind = Kind {
+    group: "apps",
+    version: "v1",
+    plural: "deployments",
+    name: "Deployment",
+    is_namespaced: true,
+    has_status: true,
+    is_custom: false,
+};
+
+pub static ALL: [&Kind; 16] = [
     &MACHINES,
     &SETS,
     &DEPLOYMENTS,
@@ -83,6 +94,8 @@ pub static ALL: [&Kind; 14] = [
     &VOLUMES,
     &ATTACHMENTS,
     &LEASES,
+    &NAMESPACES,
+    &WORKLOADS,
 ];
 
 /// The kind at a path, the namespace, and the rest of the path.

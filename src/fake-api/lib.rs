@@ -40,7 +40,7 @@ pub use self::store::AdmissionHook;
 #[cfg(any(test, feature = "testing"))]
 pub use self::{
     call::OUTSIDE,
-    kinds::{ATTACHMENTS, BUDGETS, CLAIMS, CONFIG_MAPS, EVENTS, LEASES, PODS, VOLUMES},
+    kinds::{ATTACHMENTS, BUDGETS, CLAIMS, CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS, VOLUMES, WORKLOADS},
     merge::merge_strategically,
     network::{CallDelivery, WatchFault},
 };

@@ -1,8 +1,13 @@
 //! Target clusters, which the Nodes of Machines join. A cell has none, one, or several that are connected and
 //! disconnected while it runs.
+//!
+//! Of several targets the namespace of an object chooses one. Nothing in the object does: its author would choose the cluster
+//! whose bootstrap tokens are made and whose Nodes are drained.
+
+mod namespaces;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -26,6 +31,8 @@ use super::{
     trust::{self, CacheTrust, WatchTiming},
 };
 use mcm_api::{node::Node, volume_attachment::VolumeAttachment};
+
+pub use namespaces::NamespaceWatch;
 
 /// Index: the PersistentVolume.
 pub const ATTACHMENTS_BY_VOLUME: &CacheIndex<VolumeAttachment, String> =
@@ -90,8 +97,8 @@ pub enum TargetAssignment {
     None,
     /// All objects have the same target, unless a [rule](Targets::set_placement) places them.
     One(TargetId),
-    /// The value of this label names the target.
-    Label(String),
+    /// The namespace of the object has its target; see [`assign`](CellTargets::assign).
+    Namespace,
     /// A [rule](Targets::set_placement) of the cell tells it for each object.
     Rule,
 }
@@ -156,7 +163,7 @@ pub struct TargetCluster {
 pub enum TargetOf {
     /// The cell has no target.
     NoTarget,
-    /// The target is not connected, or the label is absent: its Node is unknown.
+    /// The target is not connected, or the namespace has none: its Node is unknown.
     Unknown,
     /// The target.
     Known(Arc<TargetCluster>),
@@ -182,6 +189,12 @@ fn allowing(budget: &PodDisruptionBudget) -> String {
 pub struct CellTargets {
     assignment: TargetAssignment,
     connected: RwLock<BTreeMap<TargetId, Arc<TargetCluster>>>,
+    /// By namespace.
+    assigned: RwLock<BTreeMap<String, TargetId>>,
+    /// The label of Namespaces with the name of their target, once they are listed.
+    label: OnceLock<String>,
+    /// Namespaces with objects and without that label, which were logged.
+    unlabelled: Mutex<BTreeSet<String>>,
     handlers: Arc<HandlerList<NodeHandler>>,
     trust_handlers: Arc<HandlerList<TargetTrustHandler>>,
     make_cache: fn() -> Arc<ObjectCache<Node>>,
@@ -216,6 +229,9 @@ impl CellTargets {
         Arc::new(Self {
             assignment,
             connected: RwLock::default(),
+            assigned: RwLock::default(),
+            label: OnceLock::new(),
+            unlabelled: Mutex::default(),
             handlers: Arc::default(),
             trust_handlers: Arc::default(),
             make_cache,
@@ -309,6 +325,48 @@ impl CellTargets {
         self.connected.write().remove(id);
     }
 
+    /// Sets the target of the objects of a namespace; `None` if it is unknown.
+    pub fn assign(&self, namespace: &str, target: Option<TargetId>) {
+        let mut assigned = self.assigned.write();
+        let before = match target.clone() {
+            Some(target) => assigned.insert(namespace.to_owned(), target),
+            None => assigned.remove(namespace),
+        };
+        drop(assigned);
+        if before == target {
+            return;
+        }
+        self.unlabelled.lock().remove(namespace);
+        let target = target.and_then(|id| self.get(&id));
+        // The plans of its Machines were made without this target.
+        if let Some(target) = target {
+            let trust = target.nodes.cache.trust();
+            self.trust_handlers.each(|handler| handler(&target, &trust));
+        }
+    }
+
+    /// All Namespaces are listed: those without the label have no target.
+    fn labels_known(&self, label: &str) {
+        self.label.get_or_init(|| label.to_owned());
+    }
+
+    fn warn_of_missing_label(&self, namespace: &str) {
+        let Some(label) = self.label.get() else { return };
+        if self.unlabelled.lock().insert(namespace.to_owned()) {
+            tracing::warn!(
+                namespace,
+                "the target of the namespace is unknown: kubectl label namespace {namespace} {label}=<its kubeconfig in the cells \
+                 file>; a label of machines has no effect"
+            );
+        }
+    }
+
+    /// The namespaces whose objects have this target, where namespaces choose it.
+    pub fn namespaces_of(&self, id: &TargetId) -> Vec<String> {
+        let assigned = self.assigned.read();
+        assigned.iter().filter(|(_, target)| *target == id).map(|(namespace, _)| namespace.clone()).collect()
+    }
+
     /// Starts the watches, after all handlers are registered. `/readyz` and `/metrics` show the caches under their
     /// names with `prefix`.
     pub fn start(&self, prefix: String, caches: &Arc<trust::CacheRegistry>) {
@@ -320,7 +378,7 @@ impl CellTargets {
     fn need(&self) -> trust::CacheNeed {
         match self.assignment {
             TargetAssignment::Rule => trust::CacheNeed::Optional,
-            TargetAssignment::None | TargetAssignment::One(_) | TargetAssignment::Label(_) => {
+            TargetAssignment::None | TargetAssignment::One(_) | TargetAssignment::Namespace => {
                 trust::CacheNeed::Required
             }
         }
@@ -335,7 +393,7 @@ impl CellTargets {
     pub fn only(&self) -> Option<Arc<TargetCluster>> {
         match &self.assignment {
             TargetAssignment::One(id) => self.get(id),
-            TargetAssignment::None | TargetAssignment::Label(_) | TargetAssignment::Rule => None,
+            TargetAssignment::None | TargetAssignment::Namespace | TargetAssignment::Rule => None,
         }
     }
 
@@ -372,9 +430,16 @@ impl CellTargets {
             TargetAssignment::One(id) => {
                 self.rule.get().map_or_else(|| NodePlacement::In(id.clone()), |rule| rule(meta))
             }
-            TargetAssignment::Label(label) => {
-                let name = meta.labels.as_ref().and_then(|labels| labels.get(label));
-                name.map_or(NodePlacement::Unknown, |name| NodePlacement::In(TargetId::named(name)))
+            TargetAssignment::Namespace => {
+                let assigned = self.assigned.read();
+                let Some(namespace) = &meta.namespace else { return NodePlacement::Unknown };
+                match assigned.get(namespace) {
+                    Some(target) => NodePlacement::In(target.clone()),
+                    None => {
+                        self.warn_of_missing_label(namespace);
+                        NodePlacement::Unknown
+                    }
+                }
             }
             TargetAssignment::Rule => self.rule.get().map_or(NodePlacement::Unknown, |rule| rule(meta)),
         }
@@ -399,6 +464,13 @@ mod tests {
         ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }
     }
 
+    /// Targets that namespaces of their names have.
+    fn by_namespace(namespaces: &[&str]) -> Arc<CellTargets> {
+        let targets = CellTargets::new(TargetAssignment::Namespace, cache);
+        namespaces.iter().for_each(|name| targets.assign(name, Some(TargetId::named(name))));
+        targets
+    }
+
     fn known(of: TargetOf) -> String {
         match of {
             TargetOf::NoTarget => "none".to_owned(),
@@ -412,14 +484,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_label_leads_each_object_to_its_own_target_and_what_is_not_connected_is_unknown() {
-        let targets = CellTargets::new(TargetAssignment::Label("cluster".to_owned()), cache);
+    async fn the_namespace_has_the_target_of_its_objects_whatever_they_write_and_one_without_it_is_unknown() {
+        let targets = by_namespace(&["a", "b"]);
         targets.connect(&TargetId::named("a"), &TargetClients::one(&away()));
-        assert_eq!(known(targets.target_for(&in_cluster("a"))), "a");
-        assert_eq!(known(targets.target_for(&in_cluster("b"))), "unknown");
-        assert_eq!(known(targets.target_for(&ObjectMeta::default())), "unknown", "no label");
+        let object = |namespace: &str, label: &str| ObjectMeta {
+            namespace: Some(namespace.to_owned()),
+            annotations: in_cluster(label).labels,
+            ..in_cluster(label)
+        };
+        for label in ["a", "b", "c"] {
+            assert_eq!(known(targets.target_for(&object("a", label))), "a");
+            assert_eq!(known(targets.target_for(&object("b", label))), "unknown", "not connected yet");
+            assert_eq!(known(targets.target_for(&object("c", label))), "unknown", "no target");
+        }
+        assert_eq!(targets.node_key(&object("c", "a"), "n"), None);
+        assert_eq!(known(targets.target_for(&in_cluster("a"))), "unknown", "no namespace");
         targets.connect(&TargetId::named("b"), &TargetClients::one(&away()));
-        assert_eq!(known(targets.target_for(&in_cluster("b"))), "b");
+        assert_eq!(known(targets.target_for(&object("b", "a"))), "b");
+        targets.assign("b", None);
+        assert_eq!(known(targets.target_for(&object("b", "b"))), "unknown");
+        assert_eq!(targets.namespaces_of(&TargetId::named("a")), ["a"]);
     }
 
     #[tokio::test]
@@ -462,7 +546,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_with_more_nodes_than_its_bound_is_not_trusted_and_the_others_are() {
-        let targets = CellTargets::new(TargetAssignment::Label("cluster".to_owned()), cache);
+        let targets = by_namespace(&[]);
         targets.limit(CacheBounds::for_objects(2));
         let [bad, good] =
             ["bad", "good"].map(|name| targets.connect(&TargetId::named(name), &TargetClients::one(&away())));
@@ -481,7 +565,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_of_a_node_names_its_target() {
-        let targets = CellTargets::new(TargetAssignment::Label("cluster".to_owned()), cache);
+        let targets = by_namespace(&[]);
         let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let changes = Arc::clone(&seen);
         targets.on_node_change(move |target, change| {

@@ -14,7 +14,7 @@ use mcm_runtime::{
     events::EventRecorder,
     metrics::MetricsRegistry,
     role::ControllerRole,
-    target::{CellTargets, TargetAssignment, TargetClients, TargetId},
+    target::{CellTargets, NamespaceWatch, TargetAssignment, TargetClients, TargetId},
 };
 
 const ROLES: [ControllerRole; 2] = [SETS, MACHINES];
@@ -24,12 +24,14 @@ pub(crate) struct Leading {
     pub metrics: MetricsRegistry,
     pub cell: Arc<ControllerCell>,
     _tasks: Vec<AbortOnDropHandle<RoleEnd>>,
+    _namespaces: Option<NamespaceWatch>,
 }
 
 /// A process that watches and does not lead yet.
 pub(crate) struct Standby {
     cell: Arc<ControllerCell>,
     metrics: MetricsRegistry,
+    namespaces: Option<NamespaceWatch>,
 }
 
 /// Defaults of the flags, without drivers.
@@ -71,21 +73,42 @@ impl Standby {
         Self::with_targets(wire, kinds, settings, targets)
     }
 
-    /// The namespace `shoot`, whose objects have the label `target` with the name of the API server of their Nodes.
+    /// The namespace `shoot`, whose Nodes are in the first of these API servers.
     pub(crate) fn start_with_targets(
         wire: &Wire,
         kinds: &[Kind],
         settings: &Settings,
         named: &[(&str, &Wire)],
     ) -> Self {
-        let targets = CellTargets::new(TargetAssignment::Label("target".to_owned()), node::cache);
+        let targets = CellTargets::new(TargetAssignment::Namespace, node::cache);
         for (name, target) in named {
             targets.connect(&TargetId::named(name), &TargetClients::one(&target.client()));
         }
+        targets.assign("shoot", named.first().map(|(name, _)| TargetId::named(name)));
         Self::with_targets(wire, kinds, settings, targets)
     }
 
+    /// All namespaces; the label `target` of each Namespace is the name of the API server of its Nodes.
+    pub(crate) fn start_with_namespaces(
+        wire: &Wire,
+        kinds: &[Kind],
+        settings: &Settings,
+        named: &[(&str, &Wire)],
+    ) -> Self {
+        let targets = CellTargets::new(TargetAssignment::Namespace, node::cache);
+        for (name, target) in named {
+            targets.connect(&TargetId::named(name), &TargetClients::one(&target.client()));
+        }
+        let scope = CellScope::All;
+        let follow = targets.follow_namespaces(&wire.client(), &scope, "target", "control", &Arc::default());
+        Self { namespaces: Some(follow), ..Self::of_scope(wire, kinds, settings, targets, scope) }
+    }
+
     fn with_targets(wire: &Wire, kinds: &[Kind], settings: &Settings, targets: Arc<CellTargets>) -> Self {
+        Self::of_scope(wire, kinds, settings, targets, CellScope::Namespace("shoot".to_owned()))
+    }
+
+    fn of_scope(wire: &Wire, kinds: &[Kind], settings: &Settings, targets: Arc<CellTargets>, scope: CellScope) -> Self {
         let control = wire.client();
         let shared = SharedCellState {
             clock: Arc::new(VirtualClock::new()),
@@ -97,14 +120,14 @@ impl Standby {
         let metrics = shared.metrics.clone();
         let config = CellConfig {
             name: String::new(),
-            scope: CellScope::Namespace("shoot".to_owned()),
+            scope,
             events: EventRecorder::start(control.clone(), "test", Arc::clone(&shared.clock), metrics.clone()),
             control,
             targets,
             kinds: crate::kind_caches(),
             shared,
         };
-        Self { cell: ControllerCell::new(config, kinds, &ROLES, settings), metrics }
+        Self { cell: ControllerCell::new(config, kinds, &ROLES, settings), metrics, namespaces: None }
     }
 
     /// It becomes leader.
@@ -113,7 +136,7 @@ impl Standby {
             let cell = Arc::clone(&self.cell);
             AbortOnDropHandle::new(tokio::spawn(async move { cell.lead(&role, &CancellationToken::new()).await }))
         });
-        Leading { _tasks: tasks.collect(), metrics: self.metrics, cell: self.cell }
+        Leading { _tasks: tasks.collect(), metrics: self.metrics, cell: self.cell, _namespaces: self.namespaces }
     }
 }
 

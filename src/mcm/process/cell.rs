@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
+use kube::Client;
 use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -26,7 +27,7 @@ use mcm_runtime::{
     panics::{self, PanicPlace},
     role::ControllerRole,
     shutdown,
-    target::{CellTargets, TargetAssignment, TargetId},
+    target::{CellTargets, NamespaceWatch, TargetAssignment, TargetId},
 };
 
 /// Retry period for the kubeconfig of a target that cannot be used.
@@ -117,6 +118,7 @@ pub(super) async fn run_connected(
     let provided = drivers.names().join(",");
     let cell = start(host, options, &clients, events.clone(), drivers);
     let _targets = connect_targets(host, options, &cell);
+    let _namespaces = follow_namespaces(host, options, &cell, &clients.control);
     if let Some(fleet) = &host.fleet {
         fleet.census.started(&options.name).ready();
     }
@@ -138,7 +140,7 @@ fn start(
 ) -> Arc<ControllerCell> {
     let assignment = match (&options.targets, &clients.target) {
         _ if host.options.provider.is_some() => TargetAssignment::Rule,
-        (TargetKubeconfigs::ByLabel { label, .. }, _) => TargetAssignment::Label(label.clone()),
+        (TargetKubeconfigs::ByLabel { .. }, _) => TargetAssignment::Namespace,
         (TargetKubeconfigs::Same(_), Some(_)) => TargetAssignment::One(TargetId::only()),
         (TargetKubeconfigs::Same(_), None) => TargetAssignment::None,
     };
@@ -191,6 +193,18 @@ pub(crate) fn settings(process: &ProcessOptions, has_target: bool, drivers: Driv
         drivers: Arc::new(drivers),
         slots: process.slots,
     }
+}
+
+/// Follows the label of Namespaces that names their targets.
+fn follow_namespaces(
+    host: &ProcessState,
+    options: &CellOptions,
+    cell: &ControllerCell,
+    control: &Client,
+) -> Option<NamespaceWatch> {
+    let TargetKubeconfigs::ByLabel { label, .. } = &options.targets else { return None };
+    let cluster = if options.name.is_empty() { "control".to_owned() } else { format!("{}/control", options.name) };
+    Some(cell.targets().follow_namespaces(control, &options.scope, label, &cluster, &host.shared.caches))
 }
 
 /// Connects the targets that a label names. A target that cannot be reached, or an invalid kubeconfig, affects no

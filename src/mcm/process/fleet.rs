@@ -74,7 +74,8 @@ struct CellEntry {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ByLabel {
-    /// The label of Machines whose value names their target.
+    /// The label of a Namespace whose value names the target of all its Machines. Machines choose nothing: their authors would
+    /// choose the cluster.
     label: String,
     /// Paths of kubeconfigs, by the value of the label.
     kubeconfigs: BTreeMap<String, PathBuf>,

@@ -136,9 +136,9 @@ pub(crate) struct CellOptions {
 pub(crate) enum TargetKubeconfigs {
     /// At most one target, for all Machines.
     Same(TargetKubeconfig),
-    /// One target for each value of a label of the Machines.
+    /// One target for each value of a label of the Namespaces.
     ByLabel {
-        /// The label.
+        /// The label of a Namespace, whose value names the target of its Machines.
         label: String,
         /// Paths of kubeconfigs, by the value of the label.
         paths: BTreeMap<String, PathBuf>,

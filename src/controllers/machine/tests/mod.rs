@@ -10,6 +10,7 @@ mod infrastructure;
 mod lint;
 mod preserve;
 mod stale;
+mod tenants;
 mod transcripts;
 mod whose_node;
 mod world;

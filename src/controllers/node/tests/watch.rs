@@ -27,7 +27,7 @@ fn world() -> Wire {
 fn machine(wire: &Wire) {
     let machine = json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
-        "metadata": {"name": "m", "namespace": "shoot", "labels": {"node": "n", "target": "here"}},
+        "metadata": {"name": "m", "namespace": "shoot", "labels": {"node": "n"}},
         "spec": {"class": {"kind": "MachineClass", "name": "c"}, "providerID": "cloud:///1"},
     });
     wire.put::<Value>("machines/m", &machine);
