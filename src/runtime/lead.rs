@@ -52,11 +52,10 @@ async fn lead_one(
         return Ok(());
     };
     // A process whose caches cannot be filled must not take a Lease from one whose caches are full.
-    let leadership = async {
-        cell.wait_synced().await;
-        election.acquire().await
-    };
-    let Some(leadership) = stop.run_until_cancelled(leadership).await else { return Ok(()) };
+    if stop.run_until_cancelled(cell.wait_synced()).await.is_none() {
+        return Ok(());
+    }
+    let Some(leadership) = election.acquire_until(&stop).await else { return Ok(()) };
     begun(&role);
     lead_role(cell, &role, leadership, &stop).await
 }

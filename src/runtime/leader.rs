@@ -101,12 +101,14 @@ impl LeaseTiming {
 
     /// Time limit of one call: short enough for a second one before the deadline.
     fn patience(&self) -> Duration {
-        self.renew_deadline / 2
+        LONGEST_CALL.min(self.renew_deadline / 2)
     }
 }
 
 /// Pause between a conflict and the next attempt of a leader.
 const BREATH: Duration = Duration::from_millis(50);
+/// Longest time limit of one call.
+const LONGEST_CALL: Duration = Duration::from_secs(30);
 /// Longest pause in multiples of the retry period.
 const JITTER: f64 = 1.2;
 
@@ -160,6 +162,8 @@ pub struct LeaderElection {
     server: String,
     /// The runtime of the client; the current one if `None`.
     runtime: Option<Handle>,
+    /// The period of renewals; the retry period if `None`.
+    renews_every: Option<Duration>,
 }
 
 impl LeaderElection {
@@ -170,7 +174,16 @@ impl LeaderElection {
     pub fn new(client: Client, config: LeaseConfig, clock: Arc<dyn TimeSource>) -> Result<Self, InvalidTiming> {
         config.timing.validate()?;
         let leases = Api::namespaced(client, &config.namespace);
-        Ok(Self { leases, config, clock, events: None, readiness: None, server: String::new(), runtime: None })
+        Ok(Self {
+            leases,
+            config,
+            clock,
+            events: None,
+            readiness: None,
+            server: String::new(),
+            runtime: None,
+            renews_every: None,
+        })
     }
 
     /// Names the API server in logs.
@@ -183,6 +196,13 @@ impl LeaderElection {
     #[must_use]
     pub fn within(self, runtime: Handle) -> Self {
         Self { runtime: Some(runtime), ..self }
+    }
+
+    /// Renews the Lease at this period, which must be much shorter than the renew deadline. Failed renewals are repeated at the retry
+    /// period.
+    #[must_use]
+    pub fn renewing_every(self, period: Duration) -> Self {
+        Self { renews_every: Some(period), ..self }
     }
 
     /// Records events on the Lease when this process becomes leader and when it stops.
@@ -282,6 +302,8 @@ enum LeaseCallError {
     NoNamespace,
     #[error("{0} leads")]
     Taken(String),
+    #[error("this process is stopped")]
+    Stopped,
     #[error("{}", cause(.0))]
     Api(kube::Error),
 }

@@ -13,16 +13,29 @@ use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm, holder, standby, 
 use crate::{dated::DatedObject, fence::LeaseFence, separate::run_in, shutdown};
 
 impl LeaderElection {
-    /// Waits until this process is leader. To cancel, drop the future; the Lease is acquired only when this returns.
-    pub async fn acquire(self) -> LeaseLeadership {
+    /// Waits until this process is leader; `None` if `stop` came first: then the Lease is not held, or is released again. A future
+    /// that is dropped may leave the name of this process in the Lease until it expires.
+    pub async fn acquire_until(self, stop: &CancellationToken) -> Option<LeaseLeadership> {
         match self.runtime.clone() {
-            Some(runtime) => run_in(&runtime, self.win()).await,
-            None => self.win().await,
+            Some(runtime) => {
+                let stop = stop.clone();
+                run_in(&runtime, async move { self.win(&stop).await }).await
+            }
+            None => self.win(stop).await,
         }
     }
 
-    async fn win(self) -> LeaseLeadership {
-        let term = standby::wait(&self).await;
+    #[cfg(test)]
+    pub(super) async fn acquire(self) -> LeaseLeadership {
+        self.acquire_until(&CancellationToken::new()).await.unwrap()
+    }
+
+    async fn win(self, stop: &CancellationToken) -> Option<LeaseLeadership> {
+        let term = standby::wait(&self, stop).await?;
+        if stop.is_cancelled() {
+            hand_over(&self, term).await;
+            return None;
+        }
         info!(lease = self.config.name, identity = self.config.identity, "became leader");
         self.record(&term.lease, "became leader");
         let lost = CancellationToken::new();
@@ -31,7 +44,7 @@ impl LeaderElection {
         fence.extend(term.ends_at);
         // When the task ends for any reason, even before it began, this process is no longer leader.
         let keeper = tokio::spawn(keep(self, term, fence.clone(), lost.clone().drop_guard(), release.clone()));
-        LeaseLeadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper) }
+        Some(LeaseLeadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper) })
     }
 }
 
@@ -88,7 +101,7 @@ async fn keep(
         tokio::select! {
             biased;
             () = release.cancelled() => break,
-            () = sleep(election.config.timing.retry_period) => {}
+            () = sleep(election.renews_every.unwrap_or(election.config.timing.retry_period)) => {}
         }
         match timeout_at(term.ends_at, renew(&election, &term)).await {
             Ok(Some(renewed)) => {
@@ -151,7 +164,7 @@ async fn renew(election: &LeaderElection, term: &LeaseTerm) -> Option<LeaseTerm>
 }
 
 /// Releases the Lease as client-go does, by an empty holder.
-async fn hand_over(election: &LeaderElection, term: LeaseTerm) {
+pub(super) async fn hand_over(election: &LeaderElection, term: LeaseTerm) {
     let LeaseTerm { mut lease, ends_at } = term;
     let told = lease.clone();
     let is_lease = lease.metadata.resource_version.is_some();

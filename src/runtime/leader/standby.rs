@@ -9,9 +9,13 @@ use kube::{
     api::{WatchEvent, WatchParams},
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{LeaderElection, LeaseCallError, LeaseConfig, LeaseTerm, cause, holder, terminating};
+use super::{
+    LeaderElection, LeaseCallError, LeaseConfig, LeaseTerm, cause, holder, leadership::hand_over, terminating,
+};
+use crate::shutdown;
 
 /// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
 const SPREAD: Duration = Duration::from_millis(250);
@@ -22,33 +26,62 @@ const COMPLAINTS: Duration = Duration::from_secs(60);
 /// A watch from this version begins with the current state.
 const ANY_VERSION: &str = "0";
 
-/// Returns once the Lease is acquired.
-pub(super) async fn wait(election: &LeaderElection) -> LeaseTerm {
+/// Returns once the Lease is acquired; `None` if `stop` came first. A claim whose outcome is unknown is taken back.
+pub(super) async fn wait(election: &LeaderElection, stop: &CancellationToken) -> Option<LeaseTerm> {
     let mut seen = ObservedLease::default();
+    let term = wait_seeing(election, &mut seen, stop).await;
+    if term.is_none() && seen.may_be_ours {
+        take_back(election).await;
+    }
+    term
+}
+
+/// Releases the Lease if it has the name of this process.
+async fn take_back(election: &LeaderElection) {
+    let ends_at = Instant::now() + shutdown::LEASE;
+    match timeout(shutdown::LEASE, election.read()).await {
+        Ok(Ok(Some(lease))) if lease.spec.as_ref().map(holder) == Some(&election.config.identity) => {
+            hand_over(election, LeaseTerm { lease, ends_at }).await;
+        }
+        Ok(Ok(_)) => {}
+        Ok(Err(_)) | Err(_) => warn!(
+            lease = election.config.name,
+            "the lease may have been acquired at the end and was not released; it expires"
+        ),
+    }
+}
+
+async fn wait_seeing(
+    election: &LeaderElection,
+    seen: &mut ObservedLease,
+    stop: &CancellationToken,
+) -> Option<LeaseTerm> {
     let mut claims = None;
     let mut complaint = MissingLeaseReason::default();
-    loop {
-        let refusal = match attempt(election, &mut seen).await {
-            Ok(AcquireOutcome::Ours(term)) => return *term,
+    while !stop.is_cancelled() {
+        let refusal = match attempt(election, seen, stop).await {
+            Ok(AcquireOutcome::Ours(term)) => return Some(*term),
             Ok(AcquireOutcome::Held(version)) => {
-                await_change(election, &mut seen, &version).await;
+                stop.run_until_cancelled(await_change(election, seen, &version)).await?;
                 continue;
             }
             Err(LeaseCallError::Terminating) => match terminating::acquire(election, &mut claims).await {
-                Ok(Some(term)) if term.ends_at > Instant::now() => return term,
+                Ok(Some(term)) if term.ends_at > Instant::now() => return Some(term),
                 Ok(_) => LeaseCallError::Terminating,
                 Err(refusal) => refusal,
             },
             Err(refusal) => refusal,
         };
-        match refusal {
-            LeaseCallError::Conflict => sleep(SPREAD.mul_f64(election.config.share())).await,
+        let pause = match refusal {
+            LeaseCallError::Conflict => SPREAD.mul_f64(election.config.share()),
             refusal => {
                 complaint.make(election, &refusal);
-                sleep(election.config.pause()).await;
+                election.config.pause()
             }
-        }
+        };
+        stop.run_until_cancelled(sleep(pause)).await?;
     }
+    None
 }
 
 /// The reason for which there is no Lease, as last logged.
@@ -88,8 +121,12 @@ enum AcquireOutcome {
     Held(String),
 }
 
-async fn attempt(election: &LeaderElection, seen: &mut ObservedLease) -> Result<AcquireOutcome, LeaseCallError> {
-    let lease = election.read().await?;
+async fn attempt(
+    election: &LeaderElection,
+    seen: &mut ObservedLease,
+    stop: &CancellationToken,
+) -> Result<AcquireOutcome, LeaseCallError> {
+    let lease = stop.run_until_cancelled(election.read()).await.ok_or(LeaseCallError::Stopped)??;
     if let Some(readiness) = &election.readiness {
         readiness.ready();
     }
@@ -101,7 +138,19 @@ async fn attempt(election: &LeaderElection, seen: &mut ObservedLease) -> Result<
         let version = lease.and_then(|lease| lease.metadata.resource_version);
         return Ok(AcquireOutcome::Held(version.unwrap_or_else(|| ANY_VERSION.to_owned())));
     }
-    let term = election.claim(lease.as_ref()).await?;
+    let stopped = async {
+        stop.cancelled().await;
+        sleep(shutdown::LEASE).await;
+    };
+    seen.may_be_ours = true;
+    let claim = election.claim(lease.as_ref());
+    let claimed = tokio::select! {
+        biased;
+        claimed = claim => claimed,
+        () = stopped => return Err(LeaseCallError::Stopped),
+    };
+    seen.may_be_ours = !matches!(claimed, Ok(_) | Err(LeaseCallError::Conflict | LeaseCallError::NoNamespace));
+    let term = claimed?;
     // If this process was paused since, the response proves only that it held the Lease then.
     if term.ends_at <= Instant::now() {
         Err(LeaseCallError::Conflict)
@@ -149,11 +198,13 @@ struct ObservedLease {
     spec: LeaseSpec,
     at: Instant,
     lasts: Duration,
+    /// A claim of this process was sent, and its outcome is unknown.
+    may_be_ours: bool,
 }
 
 impl Default for ObservedLease {
     fn default() -> Self {
-        Self { spec: LeaseSpec::default(), at: Instant::now(), lasts: Duration::ZERO }
+        Self { spec: LeaseSpec::default(), at: Instant::now(), lasts: Duration::ZERO, may_be_ours: false }
     }
 }
 
@@ -168,8 +219,8 @@ impl ObservedLease {
             info!(lease = config.name, leader = holder(&spec), "leader changed");
         }
         let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        *self =
-            Self { spec, at: Instant::now(), lasts: lasts.map_or(config.timing.lease_duration, Duration::from_secs) };
+        let lasts = lasts.map_or(config.timing.lease_duration, Duration::from_secs);
+        *self = Self { spec, at: Instant::now(), lasts, ..*self };
     }
 
     fn is_free(&self, config: &LeaseConfig) -> bool {

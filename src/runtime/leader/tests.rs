@@ -45,6 +45,8 @@ struct Faults {
     latency: u64,
     /// Share of requests that never arrive, and of answers that never come back.
     loss: f64,
+    /// The answers of writes never come back.
+    is_mute: bool,
 }
 
 impl Server {
@@ -53,7 +55,7 @@ impl Server {
     }
 
     fn with_faults(seed: u64, latency: u64, loss: f64) -> Self {
-        let faults = Faults { rng: StdRng::seed_from_u64(seed), latency, loss };
+        let faults = Faults { rng: StdRng::seed_from_u64(seed), latency, loss, is_mute: false };
         let (watchers, verbs, events, is_terminating, is_missing, objects) = Default::default();
         let state =
             State { lease: None, version: 0, watchers, verbs, events, faults, is_terminating, is_missing, objects };
@@ -75,13 +77,17 @@ impl Server {
         let bytes = axum::body::to_bytes(Answer::new(body), usize::MAX).await.unwrap();
         let sent: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let answer = self.state().answer(&parts.method, &parts.uri, sent);
+        let is_mute = self.state().faults.is_mute;
+        if is_mute && parts.method != Method::GET {
+            std::future::pending::<()>().await;
+        }
         self.travel().await;
         Ok(answer)
     }
 
     async fn travel(&self) {
         let (time, lost) = {
-            let Faults { rng, latency, loss } = &mut self.state().faults;
+            let Faults { rng, latency, loss, .. } = &mut self.state().faults;
             (rng.random_range(0..=*latency), rng.random_bool(*loss))
         };
         sleep(Duration::from_millis(time)).await;
@@ -373,6 +379,27 @@ async fn after_a_release_a_standby_leads_within_a_second() {
     assert!(released.elapsed() < Duration::from_secs(1), "{:?}", released.elapsed());
     let spec = &server.lease().unwrap()["spec"];
     assert_eq!((&spec["holderIdentity"], &spec["leaseTransitions"]), (&json!("host_2"), &json!(1)));
+}
+
+#[rstest]
+#[case::answered(false)]
+#[case::lost(true)]
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_stopped_while_it_acquires_the_lease_leaves_no_name(#[case] is_mute: bool) {
+    let server = Server::with_faults(7, 500, 0.0);
+    server.state().faults.is_mute = is_mute;
+    let (stop, read) = (CancellationToken::new(), server.clone());
+    let standby = tokio::spawn({
+        let stop = stop.clone();
+        async move { server.election("host_1").acquire_until(&stop).await.is_some() }
+    });
+    while read.lease().is_none() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    stop.cancel();
+    read.state().faults.is_mute = false;
+    assert!(!standby.await.unwrap(), "it was stopped");
+    assert_eq!(read.lease().unwrap()["spec"]["holderIdentity"], json!(""));
 }
 
 #[rstest]
