@@ -10,19 +10,29 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, select_all},
+};
 use http::{Method, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
 tokio::task_local! {
     static FENCE: LeaseFence;
 }
 
-/// The Lease under which a role acts. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct LeaseFence(Arc<Mutex<FenceState>>);
+/// What entitles a task to act: a Lease, or several of them. Clones share it.
+#[derive(Clone, Debug)]
+pub struct LeaseFence(Vec<Arc<FencePart>>);
+
+#[derive(Debug, Default)]
+struct FencePart {
+    state: Mutex<FenceState>,
+    closed: CancellationToken,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 enum FenceState {
@@ -40,26 +50,70 @@ enum FenceState {
 #[error("not sent, because this process is no longer the leader")]
 pub(crate) struct NoLongerLeader;
 
+impl Default for LeaseFence {
+    fn default() -> Self {
+        Self(vec![Arc::default()])
+    }
+}
+
+impl FencePart {
+    fn is_open(&self) -> bool {
+        match *self.state.lock() {
+            FenceState::Unbounded => true,
+            FenceState::Until(end) => Instant::now() < end,
+            FenceState::Closed => false,
+        }
+    }
+}
+
 impl LeaseFence {
     /// The Lease lasts until then. A lost Lease stays lost.
     pub fn extend(&self, until: Instant) {
-        let mut state = self.0.lock();
-        if !matches!(*state, FenceState::Closed) {
-            *state = FenceState::Until(until);
+        for part in &self.0 {
+            let mut state = part.state.lock();
+            if !matches!(*state, FenceState::Closed) {
+                *state = FenceState::Until(until);
+            }
         }
     }
 
     /// The Lease is lost.
     pub fn close(&self) {
-        *self.0.lock() = FenceState::Closed;
+        for part in &self.0 {
+            *part.state.lock() = FenceState::Closed;
+            part.closed.cancel();
+        }
     }
 
-    fn is_open(&self) -> bool {
-        match *self.0.lock() {
-            FenceState::Unbounded => true,
-            FenceState::Until(end) => Instant::now() < end,
-            FenceState::Closed => false,
-        }
+    /// Closed when the result is dropped.
+    pub(crate) fn closed_on_drop(self) -> ClosingFence {
+        ClosingFence(self)
+    }
+
+    /// Open while both are.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self(self.0.iter().chain(&other.0).map(Arc::clone).collect())
+    }
+
+    /// Whether a task may act now.
+    pub fn is_open(&self) -> bool {
+        self.0.iter().all(|part| part.is_open())
+    }
+
+    /// Waits until it is closed. A Lease that is not renewed is closed by its election.
+    pub async fn closed(&self) {
+        let _ = select_all(self.0.iter().map(|part| part.closed.cancelled().boxed())).await;
+    }
+}
+
+/// Closes a fence when it is dropped.
+#[derive(Debug)]
+pub(crate) struct ClosingFence(LeaseFence);
+
+impl Drop for ClosingFence {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -68,8 +122,19 @@ pub async fn within<F: Future>(fence: LeaseFence, work: F) -> F::Output {
     FENCE.scope(fence, work).await
 }
 
+/// Does work until the current task may no longer act; `None` if that came first. The work is dropped then.
+pub async fn while_open<F: Future>(work: F) -> Option<F::Output> {
+    let fence = current();
+    let closed = fence.closed();
+    tokio::select! {
+        biased;
+        () = closed => None,
+        done = work => Some(done),
+    }
+}
+
 /// The fence of the current task.
-pub(crate) fn current() -> LeaseFence {
+pub fn current() -> LeaseFence {
     FENCE.try_with(LeaseFence::clone).unwrap_or_default()
 }
 
@@ -165,6 +230,26 @@ mod tests {
             assert!(!spawned.await.unwrap());
         })
         .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_right_to_act_under_two_leases_ends_with_the_first_of_them() {
+        for closed in 0..2 {
+            let fences = [LeaseFence::default(), LeaseFence::default()];
+            let both = fences[0].and(&fences[1]);
+            fences.iter().for_each(|fence| fence.extend(Instant::now() + Duration::from_secs(10)));
+            within(both, async {
+                assert_eq!(while_open(async { may_act() }).await, Some(true));
+                let close = async {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    fences[closed].close();
+                };
+                let (work, ()) = tokio::join!(while_open(std::future::pending::<()>()), close);
+                assert_eq!((work, may_act()), (None, false));
+            })
+            .await;
+            assert!(fences[1 - closed].is_open());
+        }
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cell::{ControllerCell, RoleEnd},
-    fence,
+    fence::{self, LeaseFence},
     leader::{LeaderElection, LeaseLeadership},
     role::ControllerRole,
 };
@@ -48,7 +48,10 @@ async fn lead_one(
 ) -> Result<(), LostLease> {
     let Some(election) = election else {
         begun(&role);
-        cell.lead(&role, &stop).await;
+        // Tasks that outlive the role may not act.
+        let fence = LeaseFence::default();
+        let _end = fence.clone().closed_on_drop();
+        fence::within(fence, cell.lead(&role, &stop)).await;
         return Ok(());
     };
     // A process whose caches cannot be filled must not take a Lease from one whose caches are full.

@@ -48,6 +48,7 @@ mod views;
 mod watch_vm;
 
 pub use action::{Action, BootstrapToken};
+pub(crate) use apply::while_leading;
 pub use apply::{FreedResources, HeldPermit, ReplacementPermits, look_at_permit, secrets_of_class, take_permit};
 pub use cache::{BY_CONTROLLER, BY_DEPLOYMENT, CACHE, naming_class, of_node, unreadable_of_node};
 pub use create::may_call_driver;

@@ -350,7 +350,7 @@ impl OrphanCollector {
                 let machine = Arc::new(orphan(class, machine, id));
                 let (class, secret) = (Arc::clone(class), turn.session.secret.clone());
                 let request = MachineRequest { machine, class, secret, owner: String::new(), may_pause: false };
-                driver.delete(&request).await.map(drop).map_err(|error| error.to_string())
+                machine::while_leading(driver.delete(&request)).await.map(drop).map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),
         };

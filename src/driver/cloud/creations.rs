@@ -1,12 +1,20 @@
 //! Creations in a cloud that has no idempotency tokens: one request at a time for a Machine, and none while an earlier one may
 //! still be carried out.
 //!
-//! A request runs to its end although its caller is dropped: a request that is given up may have an effect later. If its outcome
+//! A request runs to its end although its caller is dropped: a request that is given up may have an effect later. It does not
+//! begin once its caller has lost the right to create, see [`creating_while`]. If its outcome
 //! is unknown, no other request is sent for some time, in which only look-ups say whether there is a VM. The Machine's
 //! `lastKnownState` keeps that time over a restart. A driver of a cloud that would take two VMs of one name stores it before each
 //! request, so that a process that replaces this one in between waits as well.
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::{
@@ -28,6 +36,41 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const ANNOUNCES: Duration = Duration::from_millis(500);
 /// Most Machines whose creation has an unknown outcome.
 const MOST: usize = 10_000;
+
+/// Whether a creation may send requests. It is called often.
+pub type CreationRight = Arc<dyn Fn() -> bool + Send + Sync>;
+
+tokio::task_local! {
+    static RIGHT: CreationRight;
+}
+
+/// Calls a driver. A creation that this begins ends without another request when `right` does, for example with a Lease, also if
+/// the call was dropped.
+pub async fn creating_while<F: Future>(right: CreationRight, call: F) -> F::Output {
+    RIGHT.scope(right, call).await
+}
+
+/// Runs the steps of a creation, and asks for the right before each of them continues.
+async fn steps_while<V>(
+    right: Option<CreationRight>,
+    may_pause: bool,
+    create: impl Future<Output = Result<V, UnfinishedCreation>>,
+) -> Result<V, UnfinishedCreation> {
+    let mut create = pin!(create);
+    let mut has_begun = false;
+    poll_fn(|context| {
+        if right.as_ref().is_some_and(|right| !right()) {
+            let message = "no request for the creation is sent, because this process is no longer the leader";
+            // The caller of a creation that an earlier leader began may have the right.
+            let call_again_in = may_pause.then_some(ANNOUNCES);
+            let error = DriverError { call_again_in, ..DriverError::new(Code::Unavailable, message) };
+            return Poll::Ready(Err(UnfinishedCreation { error, may_have_had_effect: has_begun }));
+        }
+        has_begun = true;
+        create.as_mut().poll(context)
+    })
+    .await
+}
 
 /// The creations of VMs `V`, by the UID of their Machine.
 pub struct VmCreations<V: Clone> {
@@ -142,6 +185,7 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
             let begin = || {
                 let (request, unknown, settles) = (request.clone(), Arc::clone(&self.unknown), self.settles);
                 let announced = Arc::clone(&self.announced);
+                let right = RIGHT.try_with(Arc::clone).ok();
                 let creation = async move {
                     // An earlier request may be carried out while the look-up is under way.
                     let is_certain = no_creation_may_run(&unknown, &announced, settles, &request);
@@ -149,7 +193,7 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
                         return Ok(found);
                     }
                     is_certain?;
-                    match create.await {
+                    match steps_while(right, request.may_pause, create).await {
                         Err(ended) if ended.may_have_had_effect => {
                             Err(remember(&unknown, settles, &request.machine, ended.error))
                         }
@@ -308,7 +352,7 @@ fn left(since: Timestamp, now: Timestamp, settles: Duration) -> Option<Duration>
 mod tests {
     use super::*;
     use rstest::rstest;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
     use tokio::time::{sleep, timeout};
 
     const SETTLES: Duration = Duration::from_millis(300);
@@ -351,6 +395,46 @@ mod tests {
             };
             creations.run(request, look, create, |failure| failure.error("creation", &Default::default())).await
         }
+    }
+
+    /// A right that lasts until the flag is set.
+    fn until_lost(is_lost: &Arc<AtomicBool>) -> CreationRight {
+        let is_lost = Arc::clone(is_lost);
+        Arc::new(move || !is_lost.load(Relaxed))
+    }
+
+    #[rstest]
+    #[case::in_the_look(true, false)]
+    #[case::between_two_steps(false, true)]
+    #[tokio::test(start_paused = true)]
+    async fn a_creation_sends_nothing_after_the_right_to_create_is_lost(
+        #[case] in_look: bool,
+        #[case] is_unknown: bool,
+    ) {
+        let (cloud, creations, request) = (Cloud::default(), VmCreations::new(SETTLES), request("", true));
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let pause = Duration::from_secs(30);
+        let made = cloud.0.clone();
+        let look = async move {
+            sleep(if in_look { pause } else { Duration::ZERO }).await;
+            Ok(None)
+        };
+        let create = async move {
+            sleep(pause).await;
+            Ok(made.fetch_add(1, Relaxed))
+        };
+        let call = creating_while(until_lost(&is_lost), creations.run_steps(&request, look, create));
+        assert!(timeout(pause / 2, call).await.is_err(), "its caller is gone");
+        is_lost.store(true, Relaxed);
+        creations.settled(&request.machine).await;
+        assert_eq!(cloud.0.load(Relaxed), 0);
+        assert_eq!(creations.unknown.lock().contains_key("u"), is_unknown);
+        // The next leader of the same process.
+        is_lost.store(false, Relaxed);
+        creations.unknown.lock().clear();
+        let right = until_lost(&is_lost);
+        let created = creating_while(right, cloud.create(&creations, &request, Duration::ZERO, None)).await;
+        assert_eq!(created.unwrap(), 1);
     }
 
     #[tokio::test]

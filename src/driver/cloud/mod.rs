@@ -55,7 +55,7 @@ pub use answer::HttpAnswer;
 pub use class::{check_provider, driver_of};
 pub use client::{HttpClient, HttpLimits, LARGEST, causes, failed, find, pause_of, retry_after};
 pub use coalesce::LookupCoalescer;
-pub use creations::{CreationLedger, UnfinishedCreation, VmCreations};
+pub use creations::{CreationLedger, CreationRight, UnfinishedCreation, VmCreations, creating_while};
 pub use credential_file::read_credential_file;
 pub use failure::CloudFailure;
 pub use fields::{choice, filled, is_word, known, number, required_known};

@@ -10,7 +10,12 @@ use tokio_util::{
 use tracing::{debug, info, warn};
 
 use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm, holder, standby, terminating};
-use crate::{dated::DatedObject, fence::LeaseFence, separate::run_in, shutdown};
+use crate::{
+    dated::DatedObject,
+    fence::{ClosingFence, LeaseFence},
+    separate::run_in,
+    shutdown,
+};
 
 impl LeaderElection {
     /// Waits until this process is leader; `None` if `stop` came first: then the Lease is not held, or is released again. A future
@@ -44,7 +49,8 @@ impl LeaderElection {
         fence.extend(term.ends_at);
         // When the task ends for any reason, even before it began, this process is no longer leader.
         let keeper = tokio::spawn(keep(self, term, fence.clone(), lost.clone().drop_guard(), release.clone()));
-        Some(LeaseLeadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper) })
+        let _end = fence.clone().closed_on_drop();
+        Some(LeaseLeadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper), _end })
     }
 }
 
@@ -55,6 +61,8 @@ pub struct LeaseLeadership {
     release: CancellationToken,
     fence: LeaseFence,
     keeper: AbortOnDropHandle<()>,
+    /// Tasks that outlive the leadership may not act.
+    _end: ClosingFence,
 }
 
 impl LeaseLeadership {

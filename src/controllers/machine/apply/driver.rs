@@ -4,7 +4,7 @@ use kube::ResourceExt;
 
 use super::{ports::MachineContext, session::MachineSession};
 use crate::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm};
-use mcm_driver::{CloudAccount, Code, DriverError, MachineRequest, SecretData};
+use mcm_driver::{CloudAccount, Code, DriverError, MachineRequest, SecretData, cloud::creating_while};
 use mcm_runtime::fence;
 
 /// Calls the driver. The result is stored with the time at which it arrived.
@@ -44,19 +44,19 @@ pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, sess
             snapshot.vm_status(answer);
         }
         Action::CreateVm => {
-            let answer = driver.create(&request).await;
+            let answer = while_leading(driver.create(&request)).await;
             snapshot.now = context.now();
             metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
             snapshot.vm_created(answer);
         }
         Action::InitializeVm => {
-            let answer = driver.initialize(&request).await;
+            let answer = while_leading(driver.initialize(&request)).await;
             snapshot.now = context.now();
             metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
             snapshot.vm_initialized(answer);
         }
         _ => {
-            let answer = driver.delete(&request).await;
+            let answer = while_leading(driver.delete(&request)).await;
             snapshot.now = context.now();
             metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);
             if answer.is_ok() && !snapshot.machine.spec.provider_id.is_empty() {
@@ -65,6 +65,18 @@ pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, sess
             snapshot.vm_deleted(answer);
         }
     }
+}
+
+/// Calls a driver until this process may no longer act. Then the call is given up, with an unknown outcome as after a timeout, and
+/// a creation that it began sends no further request.
+pub(crate) async fn while_leading<T>(call: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+    let fence = fence::current();
+    let right = Arc::new(move || fence.is_open());
+    let given_up = || {
+        let message = "the call was given up, because this process is no longer the leader; its outcome is unknown";
+        Err(DriverError::new(Code::Canceled, message))
+    };
+    fence::while_open(creating_while(right, call)).await.unwrap_or_else(given_up)
 }
 
 /// The owner marker of the new VM. Without a marker an orphan collector of another namespace might delete it, so an

@@ -32,6 +32,7 @@ use mcm_runtime::{
     worker::{ReconcileError, RequeueTime},
 };
 
+pub(crate) use driver::while_leading;
 pub use freed::{FreedResources, short_of_resources};
 #[cfg(test)]
 pub(crate) use lanes::ReconcileSlots;
