@@ -9,6 +9,7 @@ use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, HashMap},
     future::Future,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -30,6 +31,11 @@ use super::{
     cache::{CacheableKind, Key, ObjectCache, ObjectChange},
     cells::CellRegistry,
     clock::TimeSource,
+    engaged::{
+        NamespaceGate,
+        claims::{ClaimConfig, NamespaceClaims},
+        switch::DeploymentSwitch,
+    },
     events::EventRecorder,
     explain::LastPlan,
     fence,
@@ -120,6 +126,22 @@ pub struct CellConfig {
     pub shared: SharedCellState,
 }
 
+/// What a cell needs to act in a namespace, beside its own Leases.
+#[derive(Clone, Default)]
+pub struct NamespaceRules {
+    /// The Deployment of the namespace has replicas.
+    pub switch: Option<Arc<DeploymentSwitch>>,
+    /// The Leases of the namespace.
+    pub claims: Option<ClaimConfig>,
+}
+
+impl NamespaceRules {
+    fn gate(&self, role: &ControllerRole) -> Arc<NamespaceGate> {
+        let claims = self.claims.clone().map(|config| NamespaceClaims::new(config, role.lease));
+        Arc::new(NamespaceGate::new(self.switch.clone(), claims))
+    }
+}
+
 impl CellConfig {
     /// The name of one of its clusters in metrics and `/readyz`.
     fn label(&self, cluster: &str) -> String {
@@ -159,6 +181,8 @@ trait KindWatcher: Send + Sync {
     fn watch(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, ()>;
     fn refresh(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, kube::Result<()>>;
     fn forget_handlers(&self);
+    /// Whether a namespace has objects of a kind for which the cell works.
+    fn is_used(&self, namespace: &str) -> bool;
 }
 
 /// A cache of a cell.
@@ -206,6 +230,10 @@ impl<K: CachedKind> KindWatcher for WatchedCache<K> {
     fn forget_handlers(&self) {
         ObjectCache::forget_handlers(&self.cache);
     }
+
+    fn is_used(&self, namespace: &str) -> bool {
+        K::group(&()) == mcm_api::machine::GROUP && self.cache.has_in(namespace)
+    }
 }
 
 type WorkerRun = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -232,6 +260,7 @@ pub struct ControllerCell {
     config: CellConfig,
     caches: Vec<Arc<dyn KindWatcher>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
+    gates: BTreeMap<&'static str, Arc<NamespaceGate>>,
     /// The values of this process.
     roles: Vec<ControllerRole>,
     /// The last plans of each controller of objects.
@@ -260,6 +289,7 @@ pub struct CellBuilder<'a> {
     shared: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     caches: Vec<Arc<dyn KindWatcher>>,
     tasks: BTreeMap<&'static str, RoleTasks>,
+    gates: BTreeMap<&'static str, Arc<NamespaceGate>>,
     plans: BTreeMap<&'static str, PlanVisitor>,
     previews: BTreeMap<&'static str, ObjectInspector<PlanPreview>>,
 }
@@ -369,11 +399,9 @@ impl CellBuilder<'_> {
         limit: usize,
     ) -> Arc<WorkerPool<ReconcileLoop<R>>> {
         let clock = Arc::clone(&self.config.shared.clock);
-        self.workers(
-            ReconcileLoop::new(Arc::clone(reconciler), Arc::clone(queue), Arc::clone(states), clock),
-            queue,
-            limit,
-        )
+        let gate = self.gates.get(self.role).cloned().unwrap_or_default();
+        let run = ReconcileLoop::new(Arc::clone(reconciler), Arc::clone(queue), Arc::clone(states), clock);
+        self.workers(run.admitted_by(&gate), queue, limit)
     }
 
     /// Handles the keys of a queue that others fill.
@@ -440,7 +468,18 @@ fn is_spec_changed<K: Resource>(change: &ObjectChange<K>) -> bool {
 impl ControllerCell {
     /// Starts a cell for some roles. Its caches are filled immediately.
     pub fn new<S>(config: CellConfig, kinds: &[Kind<S>], roles: &[ControllerRole], settings: &S) -> Arc<Self> {
-        let (caches, tasks, plans, previews, shared) = {
+        Self::with_rules(config, kinds, roles, settings, &NamespaceRules::default())
+    }
+
+    /// The same for a cell whose Leases are not enough to act in a namespace.
+    pub fn with_rules<S>(
+        config: CellConfig,
+        kinds: &[Kind<S>],
+        roles: &[ControllerRole],
+        settings: &S,
+        rules: &NamespaceRules,
+    ) -> Arc<Self> {
+        let (caches, tasks, gates, plans, previews, shared) = {
             let mut builder = CellBuilder {
                 config: &config,
                 roles,
@@ -448,6 +487,7 @@ impl ControllerCell {
                 shared: HashMap::new(),
                 caches: Vec::new(),
                 tasks: BTreeMap::new(),
+                gates: roles.iter().map(|role| (role.name, rules.gate(role))).collect(),
                 plans: BTreeMap::new(),
                 previews: BTreeMap::new(),
             };
@@ -455,7 +495,8 @@ impl ControllerCell {
                 builder.role = kind.role;
                 (kind.register)(&mut builder, settings);
             }
-            (builder.caches, builder.tasks, builder.plans, builder.previews, builder.shared)
+            let CellBuilder { caches, tasks, gates, plans, previews, shared, .. } = builder;
+            (caches, tasks, gates, plans, previews, shared)
         };
         let control = config.label("control");
         caches.iter().for_each(|cache| cache.follow(&config.shared.caches, &control));
@@ -466,7 +507,7 @@ impl ControllerCell {
         let _watches = watches.collect();
         config.targets.start(config.label(""), &config.shared.caches);
         let roles = roles.to_vec();
-        let cell = Arc::new(Self { config, caches, tasks, roles, plans, previews, shared, _watches });
+        let cell = Arc::new(Self { config, caches, tasks, gates, roles, plans, previews, shared, _watches });
         cell.config.shared.cells.add(&cell);
         cell
     }
@@ -518,9 +559,35 @@ impl ControllerCell {
 
     /// Runs a role until `stop`. The process must hold the role's Lease. Dropping this future aborts every reconcile.
     pub async fn lead(&self, role: &ControllerRole, stop: &CancellationToken) -> RoleEnd {
-        if stop.run_until_cancelled(self.catch_up()).await.is_none() {
-            return RoleEnd::Completely;
+        let Some(claims) = self.gates.get(role.name).and_then(|gate| gate.claims()) else {
+            if stop.run_until_cancelled(self.catch_up()).await.is_none() {
+                return RoleEnd::Completely;
+            }
+            return self.work(role, stop).await;
+        };
+        let caches = self.caches.clone();
+        let is_used = Arc::new(move |namespace: &str| caches.iter().any(|cache| cache.is_used(namespace)));
+        let release = CancellationToken::new();
+        let mut holding = pin!(claims.hold(is_used, || self.catch_up().boxed(), &release));
+        let ended = tokio::select! {
+            ended = self.work(role, stop) => ended,
+            () = &mut holding => return RoleEnd::Aborted,
+        };
+        // Others wait until the Leases expire if calls may still take effect.
+        if ended == RoleEnd::Completely {
+            release.cancel();
+            if timeout(shutdown::LEASE, holding).await.is_err() {
+                tracing::warn!(
+                    cell = self.config.name,
+                    role = role.name,
+                    "not all leases of namespaces were released, they expire"
+                );
+            }
         }
+        ended
+    }
+
+    async fn work(&self, role: &ControllerRole, stop: &CancellationToken) -> RoleEnd {
         let Some(tasks) = self.tasks.get(role.name) else {
             stop.cancelled().await;
             return RoleEnd::Completely;
@@ -577,6 +644,7 @@ impl ControllerCell {
 impl Drop for ControllerCell {
     fn drop(&mut self) {
         self.caches.iter().for_each(|cache| cache.forget_handlers());
+        self.gates.values().for_each(|gate| gate.forget_handlers());
         self.config.targets.forget_handlers();
     }
 }

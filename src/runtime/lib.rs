@@ -18,6 +18,7 @@ pub mod clock;
 pub mod dated;
 pub mod descriptors;
 pub mod dumps;
+pub mod engaged;
 pub mod enqueue;
 pub mod events;
 pub mod explain;

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::{
     cache::{CacheableKind, Key},
     clock::TimeSource,
+    engaged::{NamespaceGate, ParkedKeys},
     explain::{FinalPlan, LastPlan},
     fence,
     objects::{CachedApi, ObjectWriteError, WriteFailure},
@@ -48,6 +49,18 @@ pub trait SnapshotReader: Send + Sync + Sized + 'static {
 
     /// Reads the caches; `None` if the object does not exist or is unreadable.
     fn observe(&self, key: &Self::Key, memory: &Self::Memory, session: &Self::Session) -> Option<Self::Snapshot>;
+
+    /// The namespaces of the control cluster in which the reconcile of a key acts. None if it writes nothing there.
+    fn namespaces(&self, key: &Self::Key) -> Vec<String> {
+        let _ = key;
+        Vec::new()
+    }
+
+    /// False if a key in the queue stands for an object that does not exist any more.
+    fn exists(&self, key: &Self::Key) -> bool {
+        let _ = key;
+        true
+    }
 
     /// Whether the object exists and cannot be decoded. Its memory is kept until it can.
     fn is_unreadable(&self, key: &Self::Key) -> bool {
@@ -129,6 +142,7 @@ pub struct ReconcileLoop<R: KindReconciler> {
     queue: Arc<WorkQueue<R::Key>>,
     states: Arc<ObjectStateMap<R>>,
     clock: Arc<dyn TimeSource>,
+    parked: ParkedKeys<R::Key>,
 }
 
 /// State of each object between reconciles.
@@ -188,6 +202,10 @@ impl<R: SnapshotReader> ObjectStateMap<R> {
     /// The facts that earlier reconciles of an object left.
     pub fn memory(&self, key: &R::Key) -> R::Memory {
         self.0.lock().get(key).map(|state| state.memory.clone()).unwrap_or_default()
+    }
+
+    fn has_plan(&self, key: &R::Key) -> bool {
+        self.0.lock().get(key).is_some_and(|state| state.last_plan.is_some())
     }
 
     /// Shows the last plan of each object. Nothing else may be done with the states meanwhile.
@@ -309,7 +327,33 @@ impl<R: KindReconciler> ReconcileLoop<R> {
         states: Arc<ObjectStateMap<R>>,
         clock: Arc<dyn TimeSource>,
     ) -> Self {
-        Self { reconciler, queue, states, clock }
+        let parked = ParkedKeys::new(&Arc::default(), &queue);
+        Self { reconciler, queue, states, clock, parked }
+    }
+
+    /// Reconciles only keys whose namespaces are admitted.
+    #[must_use]
+    pub(super) fn admitted_by(self, gate: &Arc<NamespaceGate>) -> Self {
+        Self { parked: ParkedKeys::new(gate, &self.queue), ..self }
+    }
+
+    /// The object may not be reconciled now. What was learned of it is forgotten, as by a process that ends: others may act
+    /// meanwhile. Writes of unknown outcome are kept.
+    fn park(&self, key: &R::Key, obstacle: String) {
+        tracing::debug!(controller = self.queue.name(), object = %key, "waiting for {obstacle}");
+        if !self.reconciler.exists(key) {
+            self.parked.forget(key);
+            return self.states.forget(key);
+        }
+        if !self.states.has_plan(key) && self.observe(key, &self.reconciler.begin(key)).is_none() {
+            return self.states.forget(key);
+        }
+        let now = self.clock.now();
+        let waits = vec![Wait { kind: WaitKind::Hold, text: obstacle.into(), until: None }];
+        self.states.with(key, |state| {
+            state.memory = R::Memory::default();
+            state.last_plan.get_or_insert_with(|| LastPlan::new(now)).end(FinalPlan { waits, step: None }, now);
+        });
     }
 
     async fn resolve_writes(&self, key: &R::Key) -> Result<(), ReconcileError> {
@@ -415,13 +459,24 @@ impl<R: KindReconciler> KeyReconciler for ReconcileLoop<R> {
     type Key = R::Key;
 
     async fn handle(&self, key: &R::Key) -> Result<RequeueTime, ReconcileError> {
+        let admitted = match self.parked.admit(key, &self.reconciler.namespaces(key)) {
+            Ok(admitted) => admitted,
+            Err(obstacle) => {
+                self.park(key, obstacle);
+                return Ok(RequeueTime::OnChange);
+            }
+        };
         let mut ending = None;
-        let outcome = self.reconcile(key, &mut ending).await;
+        let outcome = fence::within(admitted, self.reconcile(key, &mut ending)).await;
         if let Some(ending) = ending {
             let now = self.clock.now();
             self.states.planned(key, now, |plan| plan.end(ending, now));
         }
         outcome
+    }
+
+    fn forget(&self, key: &R::Key) {
+        self.parked.forget(key);
     }
 }
 

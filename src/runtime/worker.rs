@@ -102,6 +102,11 @@ pub trait KeyReconciler: Send + Sync + 'static {
 
     /// Reconciles one object; returns when to requeue it.
     fn handle(&self, key: &Self::Key) -> impl Future<Output = Result<RequeueTime, ReconcileError>> + Send;
+
+    /// The object was deleted.
+    fn forget(&self, key: &Self::Key) {
+        let _ = key;
+    }
 }
 
 /// First and longest pause before a failed reconcile is retried.
@@ -198,6 +203,7 @@ impl<H: KeyReconciler> WorkerPool<H> {
     /// An object was deleted: drops its failures.
     pub fn forget(&self, key: &H::Key) {
         self.failures.lock().remove(key);
+        self.handler.forget(key);
         self.queue.forget(key);
     }
 }

@@ -29,6 +29,10 @@ impl SnapshotReader for MachineReconciler {
     type Memory = Memory;
     type Session = MachineSession;
 
+    fn namespaces(&self, key: &Key) -> Vec<String> {
+        vec![key.namespace.clone()]
+    }
+
     fn begin(&self, key: &Key) -> MachineSession {
         MachineSession::new(self.context.lanes.visit(key))
     }

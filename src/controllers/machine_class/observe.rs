@@ -19,6 +19,10 @@ impl SnapshotReader for MachineClasses {
     type Memory = ();
     type Session = ();
 
+    fn namespaces(&self, key: &Key) -> Vec<String> {
+        vec![key.namespace.clone()]
+    }
+
     fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
         let classes = &self.classes.cache;
         let class = classes.get(key).or_else(|| terminating(classes.metadata_of_unreadable(key)?))?;

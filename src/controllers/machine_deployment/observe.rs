@@ -23,6 +23,10 @@ impl SnapshotReader for DeploymentReconciler {
     type Memory = Memory;
     type Session = DeploymentSession;
 
+    fn namespaces(&self, key: &Key) -> Vec<String> {
+        vec![key.namespace.clone()]
+    }
+
     /// `None` if the deployment does not exist.
     fn observe(&self, key: &Key, memory: &Memory, _: &DeploymentSession) -> Option<Snapshot> {
         let now = self.clock.now();

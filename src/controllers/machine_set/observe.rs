@@ -16,6 +16,10 @@ impl SnapshotReader for MachineSetReconciler {
     type Memory = Memory;
     type Session = ();
 
+    fn namespaces(&self, key: &Key) -> Vec<String> {
+        vec![key.namespace.clone()]
+    }
+
     /// `None` if the set does not exist.
     fn observe(&self, key: &Key, memory: &Memory, (): &()) -> Option<Snapshot> {
         let (now, seed) = (self.clock.now(), (self.entropy)());

@@ -11,6 +11,7 @@ use mcm_api::machine::Machine;
 use mcm_rules::{plan::Step, safety::meltdown::ReplacementPermit};
 use mcm_runtime::{
     cache::Key,
+    cell::CellScope,
     clock::TimeSource,
     hold_check::HoldCheck,
     objects::{CachedApi, chain},
@@ -23,6 +24,7 @@ use mcm_runtime::{
 pub(crate) struct NodeReconciler {
     pub machines: Arc<CachedApi<Machine>>,
     pub targets: Arc<CellTargets>,
+    pub scope: CellScope,
     pub permits: Arc<ReplacementPermits>,
     pub servers: Arc<ApiServers>,
     pub holds: Arc<HoldCheck>,

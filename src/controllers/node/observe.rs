@@ -5,6 +5,7 @@ use super::{
 use crate::machine;
 use mcm_rules::safety::node_claim::NodeClaim;
 use mcm_runtime::{
+    cell::CellScope,
     reconcile::SnapshotReader,
     target::{TargetNodeKey, TargetOf},
 };
@@ -14,6 +15,24 @@ impl SnapshotReader for NodeReconciler {
     type Snapshot = Snapshot;
     type Memory = Memory;
     type Session = NodeSession;
+
+    fn namespaces(&self, key: &TargetNodeKey) -> Vec<String> {
+        let machines = machine::of_node(&self.machines.cache, &self.targets, key);
+        let mut namespaces: Vec<String> = machines.filter_map(|machine| machine.metadata.namespace.clone()).collect();
+        if namespaces.is_empty() {
+            namespaces = match &self.scope {
+                CellScope::Namespace(namespace) => vec![namespace.clone()],
+                CellScope::All => self.targets.namespaces_of(&key.target),
+            };
+        }
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        namespaces
+    }
+
+    fn exists(&self, key: &TargetNodeKey) -> bool {
+        self.targets.get(&key.target).is_some_and(|target| target.nodes.cache.get(&key.in_target()).is_some())
+    }
 
     /// `None` if the Node does not exist and nothing is left to do for it, or its Machine may not be touched now.
     fn observe(&self, key: &TargetNodeKey, memory: &Memory, session: &NodeSession) -> Option<Snapshot> {

@@ -33,6 +33,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let nodes = Arc::new(NodeReconciler {
         machines,
         targets: Arc::clone(&config.targets),
+        scope: config.scope.clone(),
         permits,
         servers,
         holds,

@@ -26,6 +26,10 @@ impl SnapshotReader for OrphanCollector {
     type Memory = Memory;
     type Session = OrphanSession;
 
+    fn namespaces(&self, key: &Key) -> Vec<String> {
+        vec![key.namespace.clone()]
+    }
+
     /// `None` if the class does not exist.
     fn observe(&self, key: &Key, memory: &Memory, session: &OrphanSession) -> Option<Snapshot> {
         let class = self.classes.cache.get(key)?;

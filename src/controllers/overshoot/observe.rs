@@ -26,6 +26,10 @@ impl SnapshotReader for OvershootReconciler {
     type Memory = Memory;
     type Session = ();
 
+    fn namespaces(&self, key: &SubjectKey) -> Vec<String> {
+        vec![key.object().namespace]
+    }
+
     /// `None` if there is nothing to check, or nothing may be touched now.
     fn observe(&self, subject: &SubjectKey, memory: &Memory, (): &()) -> Option<Snapshot> {
         let (deployment, sets, unreadable_sets) = match subject {

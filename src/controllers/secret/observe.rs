@@ -8,6 +8,10 @@ impl SnapshotReader for ClassSecrets {
     type Memory = ();
     type Session = ();
 
+    fn namespaces(&self, key: &Key) -> Vec<String> {
+        vec![key.namespace.clone()]
+    }
+
     fn observe(&self, key: &Key, (): &(), (): &()) -> Option<Snapshot> {
         let secret = self.secrets.cache.get(key)?;
         let classes = &self.classes.cache;

@@ -10,7 +10,8 @@ use crate::{Kind, MACHINES, SETS, Settings, machine, machine_deployment, node, o
 use mcm_driver_host::DriverCatalogue;
 use mcm_rules::safety::{api_server::ProbeTiming, meltdown};
 use mcm_runtime::{
-    cell::{CellConfig, CellScope, ControllerCell, RoleEnd, SharedCellState},
+    cell::{CellConfig, CellScope, ControllerCell, NamespaceRules, RoleEnd, SharedCellState},
+    engaged::{claims::ClaimConfig, switch::DeploymentSwitch},
     events::EventRecorder,
     metrics::MetricsRegistry,
     role::ControllerRole,
@@ -68,9 +69,7 @@ impl Leading {
 impl Standby {
     /// The namespace `shoot` with the Nodes of the same API server.
     pub(crate) fn start_with_target(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
-        let targets = CellTargets::new(TargetAssignment::One(TargetId::only()), node::cache);
-        targets.connect(&TargetId::only(), &TargetClients::one(&wire.client()));
-        Self::with_targets(wire, kinds, settings, targets)
+        Self::with_targets(wire, kinds, settings, Self::only_target(wire))
     }
 
     /// The namespace `shoot`, whose Nodes are in the first of these API servers.
@@ -101,14 +100,47 @@ impl Standby {
         }
         let scope = CellScope::All;
         let follow = targets.follow_namespaces(&wire.client(), &scope, "target", "control", &Arc::default());
-        Self { namespaces: Some(follow), ..Self::of_scope(wire, kinds, settings, targets, scope) }
+        Self {
+            namespaces: Some(follow),
+            ..Self::of_rules(wire, kinds, settings, targets, scope, &NamespaceRules::default())
+        }
+    }
+
+    /// All namespaces, with the Nodes of the same API server. The Lease of each of them is needed as well.
+    pub(crate) fn start_with_claims(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
+        let clock = Arc::new(VirtualClock::new());
+        let claims = ClaimConfig { leases: wire.client(), runtime: None, own: "system".to_owned(), clock };
+        let rules = NamespaceRules { switch: None, claims: Some(claims) };
+        Self::of_rules(wire, kinds, settings, Self::only_target(wire), CellScope::All, &rules)
+    }
+
+    /// The namespace `shoot`, of which the Deployment is the switch, with the Nodes of the same API server.
+    pub(crate) fn start_with_switch(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
+        let scope = CellScope::Namespace("shoot".to_owned());
+        let switch = DeploymentSwitch::start(&wire.client(), &scope, "control", &Arc::default());
+        let rules = NamespaceRules { switch: Some(switch), claims: None };
+        Self::of_rules(wire, kinds, settings, Self::only_target(wire), scope, &rules)
+    }
+
+    fn only_target(wire: &Wire) -> Arc<CellTargets> {
+        let targets = CellTargets::new(TargetAssignment::One(TargetId::only()), node::cache);
+        targets.connect(&TargetId::only(), &TargetClients::one(&wire.client()));
+        targets
     }
 
     fn with_targets(wire: &Wire, kinds: &[Kind], settings: &Settings, targets: Arc<CellTargets>) -> Self {
-        Self::of_scope(wire, kinds, settings, targets, CellScope::Namespace("shoot".to_owned()))
+        let scope = CellScope::Namespace("shoot".to_owned());
+        Self::of_rules(wire, kinds, settings, targets, scope, &NamespaceRules::default())
     }
 
-    fn of_scope(wire: &Wire, kinds: &[Kind], settings: &Settings, targets: Arc<CellTargets>, scope: CellScope) -> Self {
+    fn of_rules(
+        wire: &Wire,
+        kinds: &[Kind],
+        settings: &Settings,
+        targets: Arc<CellTargets>,
+        scope: CellScope,
+        rules: &NamespaceRules,
+    ) -> Self {
         let control = wire.client();
         let shared = SharedCellState {
             clock: Arc::new(VirtualClock::new()),
@@ -127,7 +159,8 @@ impl Standby {
             kinds: crate::kind_caches(),
             shared,
         };
-        Self { cell: ControllerCell::new(config, kinds, &ROLES, settings), metrics, namespaces: None }
+        let cell = ControllerCell::with_rules(config, kinds, &ROLES, settings, rules);
+        Self { cell, metrics, namespaces: None }
     }
 
     /// It becomes leader.

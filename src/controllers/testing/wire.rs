@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     api_server::{
-        ApiServer,
+        ApiServer, OUTSIDE,
         call::{ApiCall, ApiVerb},
         kinds::{self, Kind},
         network::{self, DeliveryOutcome, NetworkModel},
@@ -86,6 +86,12 @@ impl Wire {
     pub(crate) fn requests(&self) -> Vec<String> {
         let lines = self.server.calls().into_iter().map(|call| line(&call));
         lines.filter(|line| !line.contains(" events")).collect()
+    }
+
+    /// The requests of clients, without those of the test.
+    pub(crate) fn own_requests(&self) -> Vec<String> {
+        let calls = self.server.calls().into_iter().filter(|call| *call.caller != *OUTSIDE);
+        calls.map(|call| line(&call)).filter(|line| !line.contains(" events")).collect()
     }
 
     /// How many requests begin so.

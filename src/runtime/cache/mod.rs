@@ -137,6 +137,13 @@ impl<K: CacheableKind> ObjectCache<K> {
         read(&found)
     }
 
+    /// Whether a namespace has objects, whether they can be decoded or not.
+    pub(crate) fn has_in(&self, namespace: &str) -> bool {
+        let store = self.store.read();
+        let is_in = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
+        store.objects().any(|object| is_in(object.meta())) || store.unreadable().any(|object| is_in(&object.meta))
+    }
+
     /// Objects that exist and cannot be decoded.
     pub fn unreadable(&self) -> Vec<UnreadableObject> {
         self.store.read().unreadable().cloned().collect()

@@ -67,11 +67,22 @@ impl<K: CacheableKind> ObjectCache<K> {
         api: impl FnOnce(Client) -> Api<GuardedObject<K>>,
         liveness: WatchTiming,
     ) {
+        self.watch_fields(client, api, None, liveness).await;
+    }
+
+    /// Watches the objects of a field selector until dropped.
+    pub(crate) async fn watch_fields(
+        self: Arc<Self>,
+        client: Client,
+        api: impl FnOnce(Client) -> Api<GuardedObject<K>>,
+        fields: Option<String>,
+        liveness: WatchTiming,
+    ) {
         self.pulse.expect(liveness.limit);
         let large = LargeList::default();
         let api = api(listening(client, Arc::clone(&self.pulse), Arc::clone(&self.tally), liveness, large.clone()));
         let seconds = u32::try_from(liveness.watch_timeout.as_secs()).unwrap_or(u32::MAX);
-        let config = watcher::Config::default().timeout(seconds);
+        let config = watcher::Config { field_selector: fields, ..watcher::Config::default().timeout(seconds) };
         let mut pauses = OVER_LIMIT.pauses();
         loop {
             let began = Instant::now();

@@ -1,0 +1,131 @@
+//! The namespaces of a cell in which a role may act.
+//!
+//! The Leases of a cell exclude other processes that use them. A cell that serves other namespaces than that of its Leases also
+//! holds the Leases of these namespaces ([`claims`]): a Go program, or another cell, may have one of them. Where the Deployment of
+//! the Go program is the switch of a namespace ([`switch`]), nothing is done in it while the Deployment is off.
+//!
+//! A reconcile begins only if its namespace is admitted, and carries the fence of that admission: once it closes, no further step
+//! is taken, no write is sent, and driver calls are given up.
+
+pub mod claims;
+pub mod switch;
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    fence::{self, LeaseFence},
+    handlers::HandlerList,
+    queue::WorkQueue,
+};
+use claims::NamespaceClaims;
+use switch::DeploymentSwitch;
+
+/// Called with a namespace that may be admitted now.
+type NamespaceHandler = dyn Fn(&str) + Send + Sync;
+
+/// Whether a role of a cell may act in a namespace.
+#[derive(Default)]
+pub struct NamespaceGate {
+    switch: Option<Arc<DeploymentSwitch>>,
+    claims: Option<Arc<NamespaceClaims>>,
+}
+
+impl NamespaceGate {
+    /// Both may be absent: then the Lease of the role is enough.
+    pub fn new(switch: Option<Arc<DeploymentSwitch>>, claims: Option<Arc<NamespaceClaims>>) -> Self {
+        Self { switch, claims }
+    }
+
+    /// The fence of work in namespaces, with that of the current task.
+    ///
+    /// # Errors
+    /// The role may not act in one of them; the text says for what it waits.
+    pub fn admit(&self, namespaces: &[String]) -> Result<LeaseFence, String> {
+        let mut admitted = fence::current();
+        for namespace in namespaces {
+            if let Some(switch) = &self.switch {
+                admitted = admitted.and(&switch.admit(namespace)?);
+            }
+            if let Some(claims) = &self.claims {
+                admitted = admitted.and(&claims.admit(namespace)?);
+            }
+        }
+        Ok(admitted)
+    }
+
+    /// The claims of the role, if it needs any.
+    pub(crate) fn claims(&self) -> Option<&Arc<NamespaceClaims>> {
+        self.claims.as_ref()
+    }
+
+    /// Calls `handler` with each namespace that may be admitted now.
+    fn on_open(&self, handler: impl Fn(&str) + Clone + Send + Sync + 'static) {
+        if let Some(switch) = &self.switch {
+            switch.opened.add(Box::new(handler.clone()));
+        }
+        if let Some(claims) = &self.claims {
+            claims.opened.add(Box::new(handler));
+        }
+    }
+
+    /// Drops the handlers with their captured values.
+    pub(crate) fn forget_handlers(&self) {
+        self.switch.iter().for_each(|switch| switch.opened.forget());
+        self.claims.iter().for_each(|claims| claims.opened.forget());
+    }
+}
+
+/// The keys of one queue whose namespaces are not admitted.
+pub(crate) struct ParkedKeys<T> {
+    gate: Arc<NamespaceGate>,
+    /// By namespace.
+    keys: Arc<Mutex<HashMap<String, HashSet<T>>>>,
+}
+
+impl<T: Clone + Eq + Hash + std::fmt::Debug + Send + Sync + 'static> ParkedKeys<T> {
+    /// Parked keys are enqueued again once their namespace may be admitted.
+    pub fn new(gate: &Arc<NamespaceGate>, queue: &Arc<WorkQueue<T>>) -> Self {
+        let keys = Arc::<Mutex<HashMap<String, HashSet<T>>>>::default();
+        let (parked, queue) = (Arc::clone(&keys), Arc::clone(queue));
+        gate.on_open(move |namespace| {
+            let due = parked.lock().remove(namespace).unwrap_or_default();
+            due.into_iter().for_each(|key| queue.add(key));
+        });
+        Self { gate: Arc::clone(gate), keys }
+    }
+
+    /// The fence of a reconcile.
+    ///
+    /// # Errors
+    /// One of the namespaces is not admitted: the key is parked.
+    pub fn admit(&self, key: &T, namespaces: &[String]) -> Result<LeaseFence, String> {
+        let admitted = self.gate.admit(namespaces);
+        if admitted.is_ok() {
+            return admitted;
+        }
+        {
+            let mut keys = self.keys.lock();
+            for namespace in namespaces {
+                keys.entry(namespace.clone()).or_default().insert(key.clone());
+            }
+        }
+        // A namespace may have been opened before the key was parked.
+        self.gate.admit(namespaces).inspect(|_| self.forget(key))
+    }
+
+    /// Drops a key.
+    pub fn forget(&self, key: &T) {
+        self.keys.lock().retain(|_, keys| {
+            keys.remove(key);
+            !keys.is_empty()
+        });
+    }
+}
+
+type NamespaceHandlers = HandlerList<NamespaceHandler>;
