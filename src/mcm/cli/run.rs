@@ -96,7 +96,7 @@ pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
 pub(super) fn reading_options(control: ControlKubeconfig, target: TargetKubeconfig) -> ProcessOptions {
     let targets = TargetKubeconfigs::Same(target);
     let (name, leases) = (String::new(), String::new());
-    let cell = CellOptions { name, scope: CellScope::All, leases, control, targets, secrets: None };
+    let cell = CellOptions { name, scope: CellScope::All, leases, control, targets, has_switch: false, secrets: None };
     let options = defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell);
     ProcessOptions { fallback: KubeconfigFallback::LocalKubeconfig, ..options }
 }
@@ -177,6 +177,7 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             leases,
             control: options.kubeconfig.clone().into(),
             targets: TargetKubeconfigs::Same(TargetKubeconfig::None),
+            has_switch: false,
             secrets: None,
         }),
     }
@@ -212,6 +213,7 @@ fn process_options(
         leases: generic.namespace.clone(),
         control: generic.control_kubeconfig.clone(),
         targets: TargetKubeconfigs::Same(generic.target_kubeconfig.clone()),
+        has_switch: false,
         secrets: None,
     };
     ProcessOptions {

@@ -19,7 +19,8 @@ use mcm_controllers::{KINDS, SETS, Settings, machine_deployment, node};
 use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
     cache::CacheBounds,
-    cell::{CellConfig, ControllerCell, SharedCellState},
+    cell::{CellConfig, CellScope, ControllerCell, NamespaceRules, SharedCellState},
+    engaged::{claims::ClaimConfig, switch::DeploymentSwitch},
     events::EventRecorder,
     kubeconfig::{TargetKubeconfig, address},
     lead::lead,
@@ -177,8 +178,29 @@ fn start(
             };
             ControllerCell::new(config, provider::KINDS, &process.roles, &settings)
         }
-        None => ControllerCell::new(config, KINDS, &process.roles, &settings),
+        None => ControllerCell::with_rules(config, KINDS, &process.roles, &settings, &rules(host, options, clients)),
     }
+}
+
+/// What a cell needs beside its Leases: those of the namespaces that it serves, if they are others, and their Deployments.
+fn rules(host: &ProcessState, options: &CellOptions, clients: &CellClients) -> NamespaceRules {
+    let switch = options.has_switch.then(|| {
+        let caches = &host.shared.caches;
+        DeploymentSwitch::start(&clients.control, &options.scope, &control_label(options), caches)
+    });
+    let is_own = options.scope == CellScope::Namespace(options.leases.clone());
+    let claims = (host.options.leases.is_some() && !is_own).then(|| ClaimConfig {
+        leases: clients.leases.clone(),
+        runtime: Some(host.elections.handle().clone()),
+        own: options.leases.clone(),
+        clock: Arc::clone(&host.shared.clock),
+    });
+    NamespaceRules { switch, claims }
+}
+
+/// The name of the control cluster of a cell in `/readyz` and metrics.
+fn control_label(options: &CellOptions) -> String {
+    if options.name.is_empty() { "control".to_owned() } else { format!("{}/control", options.name) }
 }
 
 /// The settings of the controllers.
@@ -203,7 +225,7 @@ fn follow_namespaces(
     control: &Client,
 ) -> Option<NamespaceWatch> {
     let TargetKubeconfigs::ByLabel { label, .. } = &options.targets else { return None };
-    let cluster = if options.name.is_empty() { "control".to_owned() } else { format!("{}/control", options.name) };
+    let cluster = control_label(options);
     Some(cell.targets().follow_namespaces(control, &options.scope, label, &cluster, &host.shared.caches))
 }
 

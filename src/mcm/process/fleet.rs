@@ -63,6 +63,9 @@ struct CellEntry {
     target_kubeconfig: Option<String>,
     /// Several target clusters in its place.
     targets: Option<ByLabel>,
+    /// Nothing is done in a namespace unless its Deployment `machine-controller-manager` has replicas.
+    #[serde(default)]
+    parked_by_deployment: bool,
     /// Namespaces of the cell whose classes may use the cloud credentials of the process; `*` for all.
     #[serde(default)]
     process_credentials_namespaces: Vec<String>,
@@ -117,7 +120,8 @@ impl TryFrom<CellEntry> for CellOptions {
             (_, leases) => (CellScope::Namespace(namespace.clone()), leases.unwrap_or(namespace)),
         };
         let control = kubeconfig.map_or(ControlKubeconfig::InCluster, ControlKubeconfig::Path);
-        Ok(Self { name, scope, leases, control, targets, secrets: Some(secrets) })
+        let has_switch = entry.parked_by_deployment;
+        Ok(Self { name, scope, leases, control, targets, has_switch, secrets: Some(secrets) })
     }
 }
 
@@ -454,6 +458,46 @@ mod tests {
         assert!(fleet.register(&cells["b"], &Uri::from_static("https://other:6443")).is_ok());
         drop(first);
         assert!(fleet.register(&cells["b"], &server).is_ok());
+    }
+
+    #[rstest::rstest]
+    #[case::all_before_one("all", "one", true)]
+    #[case::one_before_all("one", "all", true)]
+    #[case::two_with_all("all", "other", true)]
+    #[case::the_same_with_other_leases("one", "same", true)]
+    #[case::another_namespace("one", "two", false)]
+    fn two_cells_that_serve_one_namespace_are_refused_until_one_ends(
+        #[case] first: &str,
+        #[case] second: &str,
+        #[case] is_refused: bool,
+    ) {
+        let (fleet, _) = fleet(None);
+        let cells = parse(
+            "cells:\n- {name: all, namespace: '*', leaseNamespace: l, targetKubeconfig: none}\n\
+             - {name: other, namespace: '*', leaseNamespace: m, targetKubeconfig: none}\n\
+             - {name: one, namespace: a, targetKubeconfig: none}\n\
+             - {name: same, namespace: a, leaseNamespace: k, targetKubeconfig: none}\n\
+             - {name: two, namespace: b, targetKubeconfig: none}\n",
+        )
+        .unwrap();
+        let server = Uri::from_static("https://seed:6443");
+        let held = fleet.register(&cells[first], &server).unwrap();
+        let refused = fleet.register(&cells[second], &server).err().map(|error| error.to_string());
+        let names_it = |error: String| error.contains(&format!("cell {first} serves"));
+        assert_eq!(refused.map(names_it), is_refused.then_some(true));
+        assert!(fleet.register(&cells[second], &Uri::from_static("https://other:6443")).is_ok());
+        drop(held);
+        assert!(fleet.register(&cells[second], &server).is_ok());
+    }
+
+    #[test]
+    fn the_deployment_is_the_switch_only_where_the_file_says_so() {
+        let cells = parse(
+            "cells:\n- {name: a, namespace: n, targetKubeconfig: none, parkedByDeployment: true}\n\
+             - {name: b, namespace: m, targetKubeconfig: none}\n",
+        )
+        .unwrap();
+        assert_eq!((cells["a"].has_switch, cells["b"].has_switch), (true, false));
     }
 
     #[test]

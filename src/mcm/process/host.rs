@@ -13,7 +13,10 @@ use super::{
 };
 use mcm_driver::DriverGuards;
 use mcm_runtime::{
-    budget::RequestBudgets, cell::SharedCellState, http::ProcessReadiness, kubeconfig::address,
+    budget::RequestBudgets,
+    cell::{CellScope, SharedCellState},
+    http::ProcessReadiness,
+    kubeconfig::address,
     separate::SeparateRuntime,
 };
 
@@ -40,8 +43,8 @@ pub(super) struct ProcessState {
 pub(super) struct FleetState {
     pub census: Arc<CellMetrics>,
     budgets: RequestBudgets,
-    /// The cell that has each namespace of Leases, by server.
-    registered: Arc<Mutex<BTreeMap<(String, String), String>>>,
+    /// The cells that run, by name.
+    registered: Arc<Mutex<BTreeMap<String, ServedPart>>>,
     /// As many as there are file descriptors for.
     pub(super) most_cells: usize,
     refused: Mutex<Vec<String>>,
@@ -62,18 +65,30 @@ impl FleetState {
         CellBudgets { budgets: self.budgets.clone(), cell: cell.to_owned() }
     }
 
-    /// Registers the Leases of a cell, until the result is dropped.
+    /// Registers what a cell serves, until the result is dropped.
     ///
     /// # Errors
-    /// Another cell has the same Leases, so one of the two would never lead.
-    pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<LeaseRegistration> {
-        let key = (address(server), options.leases.clone());
+    /// Another cell has the same Leases, or serves one of its namespaces: one of the two would wait for the other.
+    pub fn register(&self, options: &CellOptions, server: &Uri) -> Result<CellRegistration> {
+        let served =
+            ServedPart { server: address(server), scope: options.scope.clone(), leases: options.leases.clone() };
         let mut registered = self.registered.lock();
-        if let Some(other) = registered.get(&key) {
-            bail!("cell {other} has the Leases of namespace {} on {} already: remove one of the two", key.1, key.0);
+        for (other, its) in registered.iter().filter(|(_, its)| its.server == served.server) {
+            if its.leases == served.leases {
+                let ServedPart { server, leases, .. } = served;
+                bail!("cell {other} has the Leases of namespace {leases} on {server} already: remove one of the two");
+            }
+            if its.overlaps(&served) {
+                bail!(
+                    "cell {other} serves {} on {} already, and this one {}: remove one of the two",
+                    its.scope,
+                    its.server,
+                    served.scope
+                );
+            }
         }
-        registered.insert(key.clone(), options.name.clone());
-        Ok(LeaseRegistration { key, all: Arc::clone(&self.registered) })
+        registered.insert(options.name.clone(), served);
+        Ok(CellRegistration { cell: options.name.clone(), all: Arc::clone(&self.registered) })
     }
 
     /// # Errors
@@ -113,14 +128,31 @@ fn most_cells(descriptors: u64) -> usize {
     usize::try_from(descriptors.saturating_sub(RESERVED) / PER_CELL).unwrap_or(usize::MAX)
 }
 
-/// The Leases of a cell.
-pub(super) struct LeaseRegistration {
-    key: (String, String),
-    all: Arc<Mutex<BTreeMap<(String, String), String>>>,
+/// The namespaces of a server that a cell serves, and the namespace of its Leases.
+struct ServedPart {
+    server: String,
+    scope: CellScope,
+    leases: String,
 }
 
-impl Drop for LeaseRegistration {
+impl ServedPart {
+    /// Whether both have a namespace in common.
+    fn overlaps(&self, other: &Self) -> bool {
+        match (&self.scope, &other.scope) {
+            (CellScope::Namespace(one), CellScope::Namespace(another)) => one == another,
+            (CellScope::All, _) | (_, CellScope::All) => true,
+        }
+    }
+}
+
+/// A cell that runs.
+pub(super) struct CellRegistration {
+    cell: String,
+    all: Arc<Mutex<BTreeMap<String, ServedPart>>>,
+}
+
+impl Drop for CellRegistration {
     fn drop(&mut self) {
-        self.all.lock().remove(&self.key);
+        self.all.lock().remove(&self.cell);
     }
 }

@@ -127,6 +127,8 @@ pub(crate) struct CellOptions {
     pub control: ControlKubeconfig,
     /// The target clusters.
     pub targets: TargetKubeconfigs,
+    /// The Deployment `machine-controller-manager` of each namespace is its switch.
+    pub has_switch: bool,
     /// The credentials and files of the process that its Secrets may use; `None` if the flags say it, for the only cell.
     pub secrets: Option<CellSecrets>,
 }
