@@ -26,6 +26,7 @@ mod in_place;
 mod leadership;
 mod lifecycle;
 mod namespace_deletion;
+mod namespaces;
 mod orphans;
 mod plan;
 mod preserve;
