@@ -24,6 +24,8 @@ pub(super) const LOAD_BALANCER_REGISTERED: &str = "LoadBalancerRegistered";
 pub(super) const REGISTERED: &str = "Registered";
 /// The VM has to be registered in the load balancer.
 pub(super) const REGISTERING: &str = "Registering";
+/// The VM is registered in the load balancer once its Node and its API server run.
+pub(super) const WAITING_FOR_NODE: &str = "WaitingForNode";
 /// The VM has to leave the load balancer.
 pub(super) const DEREGISTERING: &str = "Deregistering";
 /// The VM is no member of a load balancer any more.

@@ -77,6 +77,12 @@ pub struct ClusterInitialization {
 }
 
 impl Cluster {
+    /// Its control plane was reachable.
+    pub fn is_control_plane_initialized(&self) -> bool {
+        let initialization = self.status.as_ref().map(|status| &status.initialization);
+        initialization.is_some_and(|all| all.control_plane_initialized == Some(true))
+    }
+
     /// Its infrastructure was complete. A Cluster without infrastructure has none to wait for.
     pub fn is_provisioned(&self) -> bool {
         let initialization = self.status.as_ref().map(|status| &status.initialization);

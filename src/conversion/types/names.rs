@@ -12,6 +12,8 @@ pub const SET_NAME: &str = "cluster.x-k8s.io/set-name";
 pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
 /// Label on a Machine of the control plane.
 pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+/// Condition of a Machine of a control plane that kubeadm's provider manages.
+pub const API_SERVER_POD_HEALTHY: &str = "APIServerPodHealthy";
 /// Annotation: no controller touches the object.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// Annotation on an infrastructure object: another program manages it.

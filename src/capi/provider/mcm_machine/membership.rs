@@ -19,7 +19,7 @@ use mcm_api::{
     load_balancer::LoadBalancer,
     machine::{Machine, MachineStatus},
 };
-use mcm_conversion::types::{INFRASTRUCTURE_GROUP, names};
+use mcm_conversion::types::{ControlPlaneRegistration, INFRASTRUCTURE_GROUP, names};
 use mcm_driver::{Code, DriverError};
 use mcm_rules::plan::{Plan, WaitKind};
 
@@ -195,7 +195,13 @@ impl LoadBalancerMembership {
             let verdict = Some(ConditionVerdict::no(reasons::LOAD_BALANCER_UNSUPPORTED, snapshot.unserved(balancer)));
             return Self { recorded, verdict, is_needed, ..Self::default() };
         }
-        if !recorded.contains(balancer) {
+        let is_new = !recorded.contains(balancer);
+        if let Some(text) = snapshot.on_node().filter(|_| is_new && !is_registered) {
+            let text = format!("the VM is registered in {balancer} after {text}");
+            let verdict = Some(ConditionVerdict::no(reasons::WAITING_FOR_NODE, text));
+            return Self { recorded, verdict, ..Self::default() };
+        }
+        if is_new {
             recorded.push(balancer.clone());
             let verdict = pending(format!("the VM is being registered in {balancer}"));
             return Self { recorded, verdict, is_needed, ..Self::default() };
@@ -257,6 +263,25 @@ impl Snapshot {
                 }
             }
         }
+    }
+
+    /// Completes "the VM is registered after", until a machine that joins through the load balancer may be its member.
+    /// The first machine of a cluster reaches its API server only as a member.
+    fn on_node(&self) -> Option<&'static str> {
+        let is_late = self.infrastructure.known().is_some_and(|cluster| {
+            cluster.spec.control_plane_registration == Some(ControlPlaneRegistration::AfterNode)
+        });
+        let is_joining = self.cluster.known().is_some_and(|cluster| cluster.is_control_plane_initialized());
+        if !is_late || !is_joining {
+            return None;
+        }
+        let status = self.owner.known().and_then(|machine| machine.status.as_ref());
+        let Some(status) = status.filter(|status| status.node_ref.is_some()) else {
+            return Some("Cluster API core has found its Node");
+        };
+        // Only the control plane provider of kubeadm writes it.
+        let api_server = status.conditions.iter().find(|condition| condition.type_ == names::API_SERVER_POD_HEALTHY);
+        api_server.filter(|condition| condition.status != "True").map(|_| "its API server is healthy")
     }
 
     fn is_control_plane(&self) -> bool {

@@ -60,6 +60,13 @@ pub struct MCMClusterSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::load_balancer")]
     pub control_plane_load_balancer: Option<LoadBalancer>,
+    /// When the VM of a control plane machine is registered in the load balancer. `BeforeJoin` (default): before its Machine
+    /// is provisioned, so before kubeadm joins the cluster through the load balancer. `AfterNode`: the first machine before
+    /// it is provisioned, each further one once its Node and its API server run. Passthrough load balancers of Google Cloud
+    /// need it: they return the connections of a member to the member itself, whose API server does not run before the join.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::registration")]
+    pub control_plane_registration: Option<ControlPlaneRegistration>,
     /// Zones over which machines are spread.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 100, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -68,6 +75,15 @@ pub struct MCMClusterSpec {
     /// name no Secret themselves. It must exist. A MachineClass names its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials_secret_ref: Option<ClusterSecretRef>,
+}
+
+/// When the VM of a control plane machine is registered in the load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ControlPlaneRegistration {
+    /// Before the Machine is provisioned.
+    BeforeJoin,
+    /// After the Node of the Machine and its API server run, except for the first machine of a cluster.
+    AfterNode,
 }
 
 /// Address of an API server.

@@ -8,8 +8,8 @@ mod schema;
 mod status;
 
 pub use cluster::{
-    ClusterResource, ClusterSecretRef, Endpoint, FailureDomain, MCMCluster, MCMClusterSpec, MCMClusterStatus,
-    MCMClusterTemplate, MCMClusterTemplateSpec, ReportedFailureDomain,
+    ClusterResource, ClusterSecretRef, ControlPlaneRegistration, Endpoint, FailureDomain, MCMCluster, MCMClusterSpec,
+    MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, ReportedFailureDomain,
 };
 pub use machine::{
     ClassRef, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,

@@ -46,6 +46,10 @@ pub(super) fn pool_machines(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+pub(super) fn registration(_: &mut SchemaGenerator) -> Schema {
+    one_of("self in ['BeforeJoin', 'AfterNode']", "write BeforeJoin or AfterNode")
+}
+
 pub(super) fn side(_: &mut SchemaGenerator) -> Schema {
     let text = "write MachineController, ClusterAPI or OtherProvider";
     one_of("self in ['MachineController', 'ClusterAPI', 'OtherProvider']", text)

@@ -222,8 +222,88 @@ fn a_vm_is_in_the_new_load_balancer_before_it_leaves_the_old_one() {
     assert_eq!((members(&world, "new").len(), world.condition("Ready").as_str()), (0, "True Provisioned"));
 }
 
+/// A second control plane machine: the cluster exists, and its VM was just created.
+fn joining(registration: &str) -> World {
+    let mut world = World::with_data();
+    world.set_machine(&of_control_plane());
+    world.set_cluster(&initialized());
+    world.infrastructure = Some(registered_by(registration));
+    world.balancers.lock().unwrap().all.insert("cp".to_owned(), BTreeSet::new());
+    world.pass();
+    world.vm("simulated:///r/vm-2");
+    world
+}
+
+fn initialized() -> Value {
+    json!({ "status": { "initialization": { "controlPlaneInitialized": true } } })
+}
+
+fn registered_by(registration: &str) -> Value {
+    let mut infrastructure = infrastructure("cp");
+    infrastructure["spec"]["controlPlaneRegistration"] = registration.into();
+    infrastructure
+}
+
+fn joined(api_server: Option<&str>) -> Value {
+    let condition = |status: &str| {
+        json!({
+            "type": "APIServerPodHealthy", "status": status, "reason": "x", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    let conditions: Vec<Value> = api_server.map(condition).into_iter().collect();
+    json!({ "status": { "nodeRef": { "name": "n" }, "conditions": conditions } })
+}
+
+#[rstest]
+#[case::kubeadm(Some("True"))]
+#[case::another_control_plane_provider(None)]
+fn a_machine_that_joins_through_a_passthrough_load_balancer_becomes_a_member_after_its_node(
+    #[case] api_server: Option<&str>,
+) {
+    let mut world = joining("AfterNode");
+    world.pass();
+    assert_eq!((members(&world, "cp").len(), is_provisioned(&world)), (0, true), "{}", world.story);
+    assert_eq!(world.condition("LoadBalancerRegistered"), "False WaitingForNode");
+    assert_eq!((world.condition("Ready").as_str(), world.status().load_balancers.len()), ("True Provisioned", 0));
+    if api_server.is_some() {
+        world.set_machine(&joined(Some("Unknown")));
+        world.pass();
+        assert_eq!(members(&world, "cp"), [""; 0], "its API server does not run yet");
+    }
+    world.set_machine(&joined(api_server));
+    world.pass();
+    assert_eq!(members(&world, "cp"), ["simulated:///r/vm-2"]);
+    // A member stays one while its API server is ill: the health check of the load balancer is there for that.
+    world.set_machine(&joined(Some("False")));
+    world.log.clear();
+    world.pass();
+    assert_eq!((world.condition("LoadBalancerRegistered").as_str(), world.log.len()), ("True Registered", 0));
+}
+
+#[test]
+fn a_machine_that_joins_through_another_load_balancer_is_registered_before() {
+    let mut world = joining("BeforeJoin");
+    world.pass();
+    assert_eq!((members(&world, "cp").len(), is_provisioned(&world)), (1, true));
+}
+
+#[test]
+fn a_machine_that_never_joined_is_deleted() {
+    let mut world = joining("AfterNode");
+    world.pass();
+    world.delete();
+    world.pass();
+    position(&world, "delete MCM Machine");
+    assert_eq!(members(&world, "cp"), [""; 0]);
+}
+
 /// The machines of a control plane with their load balancer.
 struct ControlPlane {
+    /// A passthrough load balancer: the connection of a member reaches that member, whether its API server runs or not.
+    is_passthrough: bool,
+    /// The VMs whose API server runs.
+    serving: BTreeSet<String>,
     machines: Vec<World>,
     template: World,
     next: usize,
@@ -236,7 +316,40 @@ impl ControlPlane {
     fn new(is_slow: bool, dies_after: Option<usize>) -> Self {
         let template = with_vm();
         template.balancers.lock().unwrap().is_slow = is_slow;
-        Self { machines: Vec::new(), template, next: 0, dies_after, actions: 0 }
+        let (is_passthrough, serving) = (false, BTreeSet::new());
+        Self { is_passthrough, serving, machines: Vec::new(), template, next: 0, dies_after, actions: 0 }
+    }
+
+    fn passthrough() -> Self {
+        Self { is_passthrough: true, ..Self::new(false, None) }
+    }
+
+    /// Whether a connection of the VM to the address of the load balancer is answered.
+    fn reaches_api_server(&self, vm: &str) -> bool {
+        let members = members(&self.template, "cp");
+        match self.is_passthrough && members.iter().any(|member| member == vm) {
+            true => self.serving.contains(vm),
+            false => members.iter().any(|member| self.serving.contains(member)),
+        }
+    }
+
+    /// kubeadm runs on the newest VM. On the first one it starts the API server before it connects.
+    fn join(&mut self, vm: &str) {
+        let index = self.machines.len() - 1;
+        if self.serving.is_empty() {
+            self.serving.insert(vm.to_owned());
+        }
+        assert!(self.reaches_api_server(vm), "{vm} does not join: {}", self.machines[index].story);
+        self.serving.insert(vm.to_owned());
+        self.machines.iter_mut().for_each(|world| world.set_cluster(&initialized()));
+        self.machines[index].set_machine(&joined(Some("True")));
+        self.settle(index);
+    }
+
+    /// Whether the VM has to be a member.
+    fn is_due(&self, world: &World) -> bool {
+        let has_joined = world.machine.as_ref().unwrap()["status"]["nodeRef"].is_object();
+        is_provisioned(world) && (!self.is_passthrough || has_joined)
     }
 
     /// Reconciles a machine. If the process dies meanwhile, a new one knows only the stored objects.
@@ -268,7 +381,7 @@ impl ControlPlane {
             let is_released =
                 world.native.as_ref().unwrap()["metadata"]["annotations"]["machine.mcm/delete-vm"].is_string();
             assert!(!is_released || !is_member, "{vm} may be deleted and is a member: {}", world.story);
-            if !is_leaving && is_provisioned(world) {
+            if !is_leaving && self.is_due(world) {
                 assert!(is_member, "{vm} is provisioned and no member: {}", world.story);
             }
             living.insert(vm);
@@ -279,7 +392,10 @@ impl ControlPlane {
     fn create(&mut self) {
         let mut world = World::with_data();
         world.set_machine(&of_control_plane());
-        world.infrastructure = Some(infrastructure("cp"));
+        world.infrastructure = Some(registered_by(if self.is_passthrough { "AfterNode" } else { "BeforeJoin" }));
+        if !self.serving.is_empty() {
+            world.set_cluster(&initialized());
+        }
         world.balancers = Arc::clone(&self.template.balancers);
         self.next += 1;
         self.machines.push(world);
@@ -288,6 +404,7 @@ impl ControlPlane {
         self.machines[index].vm(&vm);
         self.settle(index);
         assert!(is_provisioned(&self.machines[index]), "{}", self.machines[index].story);
+        self.join(&vm);
     }
 
     fn delete_oldest(&mut self) {
@@ -298,6 +415,8 @@ impl ControlPlane {
         self.check();
         self.settle(0);
         assert!(self.machines[0].object.is_none(), "{}", self.machines[0].story);
+        let vm = format!("simulated:///r/vm-{}", self.next - self.machines.len() + 1);
+        assert!(self.serving.remove(&vm), "{vm}");
         self.machines.remove(0);
     }
 
@@ -312,6 +431,24 @@ impl ControlPlane {
         assert_eq!(members(&self.template, "cp"), expected);
         self.actions
     }
+}
+
+/// A member of the load balancer of Google Cloud reaches only itself, so it is registered after its API server runs.
+#[test]
+fn a_control_plane_grows_and_is_replaced_behind_a_load_balancer_that_returns_a_member_to_itself() {
+    ControlPlane::passthrough().roll();
+}
+
+#[test]
+#[should_panic(expected = "vm-2 does not join")]
+fn a_member_of_such_a_load_balancer_would_not_join() {
+    let mut control_plane = ControlPlane::passthrough();
+    control_plane.create();
+    let mut world = joining("BeforeJoin");
+    world.balancers = Arc::clone(&control_plane.template.balancers);
+    world.pass();
+    control_plane.machines.push(world);
+    control_plane.join("simulated:///r/vm-2");
 }
 
 /// Each action is the last one of a process, also a call whose answer nothing stores any more.
