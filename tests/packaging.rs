@@ -12,6 +12,8 @@ use serde_json::Value;
 mod console;
 #[path = "packaging/dashboards.rs"]
 mod dashboards;
+#[path = "packaging/flavours.rs"]
+mod flavours;
 #[path = "packaging/links.rs"]
 mod links;
 #[path = "packaging/metrics.rs"]
@@ -83,6 +85,7 @@ fn a_release_has_components_metadata_and_templates() {
         fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     files.sort_unstable();
     let expected = [
+        "aws-cloud-controller-manager.yaml",
         "cluster-template-aws-hybrid.yaml",
         "cluster-template-aws-topology.yaml",
         "cluster-template-aws.yaml",
@@ -99,8 +102,10 @@ fn a_release_has_components_metadata_and_templates() {
         "clusterclass-gcp.yaml",
         "clusterclass-openstack.yaml",
         "clusterclass-simulated.yaml",
+        "gcp-cloud-controller-manager.yaml",
         "infrastructure-components.yaml",
         "metadata.yaml",
+        "openstack-cloud-controller-manager.yaml",
         "stand-in-components.yaml",
     ];
     assert_eq!(files, expected);
@@ -230,6 +235,7 @@ fn every_kubeadm_template_leaves_provider_ids_to_a_cloud_controller_manager(#[ca
 fn all_templates_with_kubeadm_are_known() {
     let files = fs::read_dir(format!("{ROOT}/templates/cluster-api")).unwrap().map(|entry| entry.unwrap().path());
     let mut with: Vec<String> = files
+        .filter(|file| file.is_file())
         .filter(|file| fs::read_to_string(file).unwrap().contains("nodeRegistration"))
         .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
         .collect();

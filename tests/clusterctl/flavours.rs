@@ -10,7 +10,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{ConfigMap, Node},
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
@@ -29,7 +32,7 @@ use crate::{
     scene::{Scene, condition, name_of},
     simulation::{Simulation, Vm},
     support::{identity, program::MCM},
-    world::{World, play},
+    world::{VERSION, World, play},
 };
 
 const WORKERS: usize = 2;
@@ -330,14 +333,26 @@ pub fn prepare(scene: &Scene, cloud: &dyn StandIn) {
         "apiVersion": "v1", "kind": "Secret", "metadata": metadata(format!("{provider}-credentials")),
         "stringData": credentials,
     }));
-    for addon in [format!("{provider}-cloud-controller-manager"), "cni".to_owned()] {
-        let manifest = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": format!("{}-{addon}", scene.name), "namespace": "kube-system"},
-        });
+    let manager = format!("{provider}-cloud-controller-manager");
+    let released = scene.world.folder().join(format!("repository/infrastructure-mcm/{VERSION}/{manager}.yaml"));
+    let in_workload = |kind: &str, name: String| {
+        json!({
+            "apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "kube-system"},
+        })
+        .to_string()
+    };
+    let network = in_workload("ConfigMap", format!("{}-cni", scene.name));
+    for (addon, manifest) in [(manager, std::fs::read_to_string(released).unwrap()), ("cni".to_owned(), network)] {
         scene.world.apply(&json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(addon),
-            "data": {"manifest.yaml": manifest.to_string()},
+            "data": {"manifest.yaml": manifest},
+        }));
+    }
+    if provider == "openstack" {
+        scene.world.apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "addons.cluster.x-k8s.io/resource-set",
+            "metadata": metadata("openstack-cloud-config".to_owned()),
+            "stringData": {"manifest.yaml": in_workload("Secret", "cloud-config".to_owned())},
         }));
     }
 }
@@ -387,15 +402,23 @@ async fn assert_members(scene: &Scene, cloud: &dyn StandIn) {
     assert!(machines.iter().all(|machine| condition(machine, "LoadBalancerRegistered") == "True Registered"));
 }
 
-/// Core applies both manifests to the workload cluster.
-async fn assert_addons(scene: &Scene, cloud: &dyn StandIn) {
+/// Core applies the cloud controller manager of the release and the manifest of the CNI plugin to the workload cluster.
+async fn assert_addons(scene: &Scene) {
     let workload: Client = scene.world.workload.client();
-    let all: Api<ConfigMap> = Api::namespaced(workload, "kube-system");
-    let provider = cloud.simulation().provider().to_lowercase();
-    for addon in [format!("{provider}-cloud-controller-manager"), "cni".to_owned()] {
-        let name = format!("{}-{addon}", scene.name);
-        scene.until(&format!("the addon {name}"), async || all.get_opt(&name).await.ok()?).await;
-    }
+    let all: Api<ConfigMap> = Api::namespaced(workload.clone(), "kube-system");
+    let name = format!("{}-cni", scene.name);
+    scene.until(&format!("the addon {name}"), async || all.get_opt(&name).await.ok()?).await;
+    let applied = scene
+        .until("all addons to be applied", async || {
+            let binding = scene.get("clusterresourcesetbinding", &scene.name);
+            let resources = binding["spec"]["bindings"][0]["resources"].as_array()?.clone();
+            let is_applied = |resource: &Value| resource["applied"] == true;
+            (resources.len() > 1 && resources.iter().all(is_applied)).then_some(resources)
+        })
+        .await;
+    assert!(applied.iter().any(|one| one["name"].as_str().unwrap().ends_with("-cloud-controller-manager")));
+    let managers: Api<DaemonSet> = Api::namespaced(workload, "kube-system");
+    managers.get("cloud-controller-manager").await.unwrap();
 }
 
 async fn start(provider: &str) -> Arc<dyn StandIn> {
@@ -430,7 +453,7 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
         let own = if is_hybrid { WORKERS } else { 1 + WORKERS };
         assert_machines(&scene, cloud.as_ref(), own).await;
         assert_members(&scene, cloud.as_ref()).await;
-        assert_addons(&scene, cloud.as_ref()).await;
+        assert_addons(&scene).await;
         let domains = &scene.get("cluster", &scene.name)["status"]["failureDomains"];
         assert_eq!(domains, &json!([{"name": cloud.zone(), "controlPlane": true}]));
         assert_eq!(other.as_ref().map_or(0, |other| other.deeds().len()), 1 + WORKERS - own);
