@@ -99,12 +99,10 @@ impl Login {
         if let Some(url) = &endpoint {
             policy.check_url("endpointURL", url, &DOMAINS)?;
         }
-        let project = match text_of(&fields, "project_id") {
-            "" => secrets.trimmed(&[PROJECT]).unwrap_or_default(),
-            project => project.to_owned(),
-        };
+        // The project of an account is often another one than that of the VMs.
+        let project = secrets.trimmed(&[PROJECT]).unwrap_or_else(|| text_of(&fields, "project_id").to_owned());
         if !is_project(&project) {
-            return refuse(format!("the secret of the class names no project: set project_id or the key {PROJECT}"));
+            return refuse(format!("the secret of the class names no project: set the key {PROJECT} or project_id"));
         }
         Ok(Self { project, credentials, endpoint })
     }
@@ -246,6 +244,17 @@ mod tests {
         let project = |data: &[(&str, &str)]| login(data).unwrap().project;
         assert_eq!(project(&[("serviceAccountJSON", &one), ("credentialsConfig", &two)]), "one");
         assert_eq!(project(&[("serviceAccountJSON", ""), ("credentialsConfig", &two)]), "two");
+    }
+
+    /// A service account of a project for administration makes VMs in another one.
+    #[rstest]
+    #[case::service_account("serviceAccountJSON", account(json!({"project_id": "admin"})))]
+    #[case::external_account("credentialsConfig", external(json!({"project_id": "admin"})))]
+    fn the_project_beside_the_credentials_wins(#[case] key: &str, #[case] text: String) {
+        assert_eq!(login(&[(key, &text), ("projectID", "vms\n")]).unwrap().project, "vms");
+        assert_eq!(login(&[(key, &text), ("projectID", " ")]).unwrap().project, "admin");
+        let error = login(&[(key, &text), ("projectID", "a/../b")]).unwrap_err();
+        assert!(error.message.contains("names no project"), "{error}");
     }
 
     #[test]
