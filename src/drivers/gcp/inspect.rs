@@ -5,6 +5,7 @@ use futures::{future::join_all, join};
 use serde::Deserialize;
 
 use super::{
+    names::shared,
     quota::{Quota, quotas},
     session::Session,
     spec::{Disk, Gpu, NetworkInterface, SCRATCH},
@@ -209,7 +210,10 @@ impl Session {
 
     async fn network(&self, path: String, name: Option<&str>) -> Option<ResourceFinding> {
         let name = name?;
-        let found = self.get::<Anything>(format!("global/networks/{name}")).await;
+        let found: Found<Anything> = match shared(name) {
+            Some((project, path)) => self.compute.get(project, path).await,
+            None => self.get(format!("global/networks/{name}")).await,
+        };
         Some(ResourceFinding::judged(path, found, format!("there is no network {name}"), |_| {
             Ok(format!("network {name} exists"))
         }))
@@ -217,14 +221,19 @@ impl Session {
 
     async fn subnetwork(&self, path: String, interface: &NetworkInterface) -> Option<ResourceFinding> {
         let (region, name) = (&self.spec.region, interface.subnetwork.as_deref()?);
-        let found = self.get::<Subnetwork>(format!("regions/{region}/subnetworks/{name}")).await;
+        let found: Found<Subnetwork> = match shared(name) {
+            Some((project, path)) => self.compute.get(project, path).await,
+            None => self.get(format!("regions/{region}/subnetworks/{name}")).await,
+        };
         let range = interface.range_name.as_deref().filter(|_| interface.has_ranges());
         let absent = format!("there is no subnetwork {name} in {region}");
         Some(ResourceFinding::judged(path, found, absent, |found| {
             let network = last_of(&found.network);
             let has = |range: &str| found.secondary_ip_ranges.iter().any(|one| one.range_name == range);
             match (interface.network.as_deref(), range) {
-                (Some(other), _) if other != network => Err(format!("subnetwork {name} is of network {network}")),
+                (Some(other), _) if last_of(other) != network => {
+                    Err(format!("subnetwork {name} is of network {network}"))
+                }
                 (_, Some(range)) if !has(range) => Err(format!("subnetwork {name} has no range {range}")),
                 _ => Ok(format!("{} of network {network}", found.ip_cidr_range)),
             }

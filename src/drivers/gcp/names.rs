@@ -35,10 +35,47 @@ pub(super) fn is_project(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_part) && !text.contains("..")
 }
 
+/// The project of a Shared VPC and the rest of the path, of a network or subnetwork that a class names by its path. A name has
+/// no slash: it is one of the project of the VMs.
+pub(super) fn shared(path: &str) -> Option<(&str, &str)> {
+    path.strip_prefix("projects/")?.split_once('/').filter(|(project, _)| is_project(project))
+}
+
+/// Whether a class may name a network so: by its name, or by the path of a Shared VPC.
+pub(super) fn is_network(text: &str) -> bool {
+    is_resource(text, &["global", "networks"])
+}
+
+/// The same for a subnetwork of the region.
+pub(super) fn is_subnetwork(text: &str, region: &str) -> bool {
+    is_resource(text, &["regions", region, "subnetworks"])
+}
+
+fn is_resource(text: &str, folders: &[&str]) -> bool {
+    let Some((_, rest)) = shared(text) else { return !text.contains('/') };
+    rest.rsplit_once('/').is_some_and(|(folder, name)| folder == folders.join("/") && is_instance_name(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[rstest]
+    #[case("nodes", true)]
+    #[case("projects/host/regions/r/subnetworks/nodes", true)]
+    #[case("projects/example.com:host/regions/r/subnetworks/nodes", true)]
+    #[case::another_region("projects/host/regions/other/subnetworks/nodes", false)]
+    #[case::a_network("projects/host/global/networks/nodes", false)]
+    #[case::no_project("regions/r/subnetworks/nodes", false)]
+    #[case::elsewhere("projects/../regions/r/subnetworks/nodes", false)]
+    #[case::no_name("projects/host/regions/r/subnetworks/", false)]
+    #[case::url("https://compute.googleapis.com/compute/v1/projects/host/regions/r/subnetworks/nodes", false)]
+    fn a_subnetwork_is_a_name_or_the_path_of_a_shared_vpc(#[case] text: &str, #[case] expected: bool) {
+        assert_eq!(is_subnetwork(text, "r"), expected);
+        let network = text.replace("regions/r/subnetworks", "global/networks");
+        assert_eq!(is_network(&network), expected || text.contains("global"));
+    }
 
     #[rstest]
     #[case("m", true)]

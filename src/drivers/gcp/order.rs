@@ -7,7 +7,7 @@ use google_cloud_compute_v1::model::{
 };
 
 use super::{
-    names::{MOST_LABELS, OWN_LABELS},
+    names::{MOST_LABELS, OWN_LABELS, shared},
     spec::{self, SCRATCH, Spec},
     user_data::Item,
 };
@@ -125,8 +125,11 @@ fn disk(disk: &spec::Disk, zone: &str) -> AttachedDisk {
 }
 
 fn interface(interface: &spec::NetworkInterface, project: &str, spec: &Spec) -> NetworkInterface {
-    let network = interface.network.as_ref().map(|name| format!("projects/{project}/global/networks/{name}"));
-    let subnetwork = interface.subnetwork.as_ref().map(|name| format!("regions/{}/subnetworks/{name}", spec.region));
+    let or_path = |name: &str, of_project: String| if shared(name).is_some() { name.to_owned() } else { of_project };
+    let network = interface.network.as_ref();
+    let network = network.map(|name| or_path(name, format!("projects/{project}/global/networks/{name}")));
+    let subnetwork = interface.subnetwork.as_ref();
+    let subnetwork = subnetwork.map(|name| or_path(name, format!("regions/{}/subnetworks/{name}", spec.region)));
     // One without a name of its own is an external address.
     let external = Some(AccessConfig::new()).filter(|_| !interface.disable_external_ip);
     let sent = NetworkInterface::new().set_access_configs(external);

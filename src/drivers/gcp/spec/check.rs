@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::types::{Disk, SCRATCH, Spec};
 use crate::{
-    names::{MARKERS, MOST_LABELS, OWN_LABELS},
+    names::{MARKERS, MOST_LABELS, OWN_LABELS, is_network, is_subnetwork},
     user_data::USER_DATA,
 };
 use mcm_driver::{
@@ -79,6 +79,24 @@ fn interfaces(spec: &Spec, problems: &mut ClassProblems) {
     for (index, interface) in spec.network_interfaces.iter().enumerate() {
         if interface.network.is_none() && interface.subnetwork.is_none() {
             problems.expected(format!("{PATH}[{index}]"), "network or subnetwork", "neither");
+        }
+        let named = [
+            ("network", &interface.network, "projects/HOST/global/networks/NAME"),
+            (
+                "subnetwork",
+                &interface.subnetwork,
+                "projects/HOST/regions/REGION/subnetworks/NAME in the region of the class",
+            ),
+        ];
+        for (name, value, form) in named {
+            let is_valid = |text: &String| match name {
+                "network" => is_network(text),
+                _ => is_subnetwork(text, &spec.region),
+            };
+            if let Some(text) = value.as_ref().filter(|text| !is_valid(text)) {
+                let expected = format!("a name, or {form}");
+                problems.expected(format!("{PATH}[{index}].{name}"), &expected, &found(&Value::from(text.as_str())));
+            }
         }
         let unsent = [
             ("ipv6accessType", &interface.ipv6_access_type),

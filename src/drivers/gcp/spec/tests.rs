@@ -83,6 +83,16 @@ fn a_class_with_what_is_required_is_valid() {
     Value::Null,
     "providerSpec.networkInterfaces[0]: expected network or subnetwork, found neither"
 )]
+#[case::subnetwork_elsewhere(
+    "/networkInterfaces/0/subnetwork",
+    json!("projects/host/regions/us-east1/subnetworks/nodes"),
+    r#"providerSpec.networkInterfaces[0].subnetwork: expected a name, or projects/HOST/regions/REGION/subnetworks/NAME in the region of the class, found the string "projects/host/regions/us-east1/subnetwor…""#
+)]
+#[case::no_network_path(
+    "/networkInterfaces/0/network",
+    json!("global/networks/vpc"),
+    r#"providerSpec.networkInterfaces[0].network: expected a name, or projects/HOST/global/networks/NAME, found the string "global/networks/vpc""#
+)]
 #[case::external("/networkInterfaces/0/disableExternalIP", json!(0), "providerSpec.networkInterfaces[0].disableExternalIP: expected true or false, found the number 0")]
 #[case::stack("/networkInterfaces/0/stackType", json!("IPV6"), r#"providerSpec.networkInterfaces[0].stackType: expected one of IPV4_IPV6, IPV4_ONLY, found the string "IPV6""#)]
 #[case::ipv6("/networkInterfaces/0/ipv6accessType", json!("x"), r#"providerSpec.networkInterfaces[0].ipv6accessType: expected one of EXTERNAL, INTERNAL, found the string "x""#)]

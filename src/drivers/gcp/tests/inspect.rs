@@ -182,6 +182,22 @@ async fn what_is_missing_is_named_and_nothing_else(
     assert_eq!(findings, [ResourceFinding::missing(path, text)]);
 }
 
+/// The network of a Shared VPC is in the project of its host.
+#[tokio::test]
+async fn a_network_of_a_shared_vpc_is_looked_for_in_its_project() {
+    let world = world().await;
+    for thing in ["my-project/global/networks/vpc", SUBNETWORK] {
+        let mut gce = world.gce.lock();
+        let moved = gce.things.remove(thing).unwrap();
+        gce.things.insert(thing.replacen("my-project", "host", 1), moved);
+    }
+    let mut spec = much();
+    spec["networkInterfaces"][0]["network"] = json!("projects/host/global/networks/vpc");
+    spec["networkInterfaces"][0]["subnetwork"] = json!("projects/host/regions/europe-west1/subnetworks/nodes");
+    let findings = inspect(&world, spec).await;
+    assert!(findings.iter().all(|finding| finding.presence == ResourcePresence::Present), "{findings:#?}");
+}
+
 #[tokio::test]
 async fn a_quota_without_room_is_named() {
     let world = world().await;

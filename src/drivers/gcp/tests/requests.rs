@@ -103,6 +103,14 @@ const NIC: &str = "/networkInterfaces/0";
 #[rstest]
 #[case::internal(json!({"disableExternalIP": true}), &[("accessConfigs", Value::Null)])]
 #[case::network(json!({"network": "vpc"}), &[("network", json!("projects/my-project/global/networks/vpc"))])]
+#[case::network_of_a_shared_vpc(
+    json!({"network": "projects/host/global/networks/vpc"}),
+    &[("network", json!("projects/host/global/networks/vpc"))]
+)]
+#[case::subnetwork_of_a_shared_vpc(
+    json!({"subnetwork": "projects/host/regions/europe-west1/subnetworks/nodes"}),
+    &[("subnetwork", json!("projects/host/regions/europe-west1/subnetworks/nodes"))]
+)]
 #[case::ipv4(json!({"stackType": "IPV4_ONLY", "ipv6accessType": "EXTERNAL", "ipCidrRange": "/24", "subnetworkRangeName": "pods"}), &[])]
 #[case::dual(json!({"stackType": "IPV4_IPV6", "ipv6accessType": "EXTERNAL", "ipCidrRange": "/24", "subnetworkRangeName": "pods"}), &[("stackType", json!("IPV4_IPV6")), ("ipv6AccessType", json!("EXTERNAL")), ("aliasIpRanges", json!([{"ipCidrRange": "/24", "subnetworkRangeName": "pods"}]))])]
 #[case::alias(json!({"useAliasIPs": true, "ipCidrRange": "/24"}), &[("aliasIpRanges", json!([{"ipCidrRange": "/24"}]))])]
