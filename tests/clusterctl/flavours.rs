@@ -198,6 +198,12 @@ impl StandIn for openstack::World {
     }
 }
 
+/// A VM on which kubeadm runs, and the VMs that have joined.
+pub struct Joining<'a> {
+    pub vm: &'a Vm,
+    pub others: Vec<&'a Vm>,
+}
+
 /// Simulated kubelets and the cloud controller manager of a cluster: each VM becomes a Node, until it is gone.
 pub struct Kubelets {
     nodes: Api<Node>,
@@ -207,6 +213,16 @@ pub struct Kubelets {
 
 impl Kubelets {
     pub fn run(scene: &Scene, cloud: Arc<dyn StandIn>) -> Self {
+        Self::run_behind(scene, cloud, |_, _| true)
+    }
+
+    /// The same where kubeadm reaches the API server through a load balancer: a VM joins if the function returns true for its
+    /// ID and the IDs that have joined.
+    pub fn run_behind(
+        scene: &Scene,
+        cloud: Arc<dyn StandIn>,
+        joins: impl Fn(&BTreeSet<String>, &Joining<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let nodes: Api<Node> = Api::all(scene.world.workload.client());
         let (api, cluster) = (nodes.clone(), scene.name.clone());
         let task = tokio::spawn(async move {
@@ -216,7 +232,17 @@ impl Kubelets {
                 period.tick().await;
                 let mut vms = cloud.simulation().vms().await;
                 vms.retain(|vm| vm.cluster == cluster && vm.is_running);
+                let is_joining = vms.iter().any(|vm| !joined.contains(&vm.node));
+                let members = match cloud.balanced().filter(|_| is_joining) {
+                    Some(balanced) => balanced.members().await,
+                    None => BTreeSet::new(),
+                };
                 for vm in &vms {
+                    let others = vms.iter().filter(|other| joined.contains(&other.node));
+                    let joining = Joining { vm, others: others.collect() };
+                    if !joined.contains(&vm.node) && !joins(&members, &joining) {
+                        continue;
+                    }
                     // It may exist already.
                     let node = node(&vm.node, &cluster, &cloud.node_id(vm));
                     api.create(&PostParams::default(), &node).await.ok();

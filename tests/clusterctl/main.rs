@@ -58,6 +58,8 @@ mod native_managers;
 mod openstack;
 mod other_provider;
 mod other_providers;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod passthrough;
 mod pools;
 mod reading;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]

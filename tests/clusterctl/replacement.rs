@@ -21,15 +21,15 @@ use crate::{
     world::{World, play},
 };
 
-const MACHINES: usize = 3;
+pub const MACHINES: usize = 3;
 /// Static pods of kubeadm, without which a machine of a control plane does not count as healthy.
 const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 /// The mirror pods that kubelets create for static pods: on each Node of a cluster, until it is gone.
-struct StaticPods(JoinHandle<()>);
+pub struct StaticPods(JoinHandle<()>);
 
 impl StaticPods {
-    fn run(scene: &Scene) -> Self {
+    pub fn run(scene: &Scene) -> Self {
         let (client, own) = (scene.world.workload.client(), format!("cluster={}", scene.name));
         Self(tokio::spawn(async move {
             let mut period = tokio::time::interval(Duration::from_millis(500));
@@ -88,7 +88,7 @@ async fn delete_pods(client: &Client, node: &str) {
 
 /// The flavour with an external etcd, because the members of kubeadm's own one would have to answer. The dates of certificates,
 /// which the controller would otherwise read from each API server, are given.
-fn with_external_etcd(flavour: &str) -> String {
+pub fn with_external_etcd(flavour: &str) -> String {
     const CONFIGURATION: &str = "    clusterConfiguration:\n";
     const TEMPLATE: &str = "  machineTemplate:\n";
     assert!(flavour.contains(CONFIGURATION) && flavour.contains(TEMPLATE), "{flavour}");
@@ -104,7 +104,7 @@ fn with_external_etcd(flavour: &str) -> String {
 }
 
 /// The certificates of that etcd.
-fn add_etcd(scene: &Scene) {
+pub fn add_etcd(scene: &Scene) {
     let pki = scene.world.workload.folder().join("pki");
     scene.add_secret("etcd", &[("tls.crt", &pki.join("ca.crt"))]);
     let client = [("tls.crt", pki.join("server.crt")), ("tls.key", pki.join("server.key"))];
@@ -112,12 +112,12 @@ fn add_etcd(scene: &Scene) {
 }
 
 /// Another template, which replaces all machines.
-fn replace_template(scene: &Scene) {
+pub fn replace_template(scene: &Scene, machine_type: &str) {
     let old = format!("{}-control-plane", scene.name);
     let mut template = scene.get("mcmmachinetemplate", &old);
     template["metadata"] = json!({"name": format!("{old}-2"), "namespace": scene.namespace});
     template.as_object_mut().unwrap().remove("status");
-    template["spec"]["template"]["spec"]["machineClass"]["providerSpec"]["machineType"] = json!("m5.xlarge");
+    template["spec"]["template"]["spec"]["machineClass"]["providerSpec"]["machineType"] = json!(machine_type);
     scene.world.apply(&template);
     let path = "/spec/machineTemplate/spec/infrastructureRef/name";
     let change = json!([{"op": "replace", "path": path, "value": format!("{old}-2")}]).to_string();
@@ -170,7 +170,7 @@ fn the_members_are_the_living_machines_while_a_control_plane_is_replaced_and_our
         let (before, old) = (ec2.members().await, scene.machines());
         assert_eq!((before.len(), &before), (MACHINES, &ec2.living().await));
 
-        replace_template(&scene);
+        replace_template(&scene, "m5.xlarge");
         let kills = 2 * MACHINES;
         for (number, call) in [Call::Register, Call::Deregister].into_iter().cycle().take(kills).enumerate() {
             // In turn before and after the call is carried out.

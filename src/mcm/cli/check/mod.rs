@@ -1,6 +1,7 @@
 //! `mcm check`: what an installation needs, and whether it can be taken over from the Go programs.
 
 mod finding;
+mod images;
 mod install;
 mod kinds;
 mod output;
@@ -81,6 +82,10 @@ async fn installation(options: CheckOptions) -> Result<CommandAnswer> {
     let mut findings = vec![install::clusters(&control, &target)];
     let (stored, more) = stored_findings(&reach, &drivers).await?;
     findings.extend(more);
+    if let (Ok(machines), Ok(classes)) = (&stored.machines, &stored.classes) {
+        let listed = read::cluster_api_machines(&reach.control, &namespace).await;
+        findings.extend(images::images(&listed, &machines.objects, &classes.objects));
+    }
     findings.extend(permissions(&reach, &target, options.service_account.as_deref()).await);
     let managers = reach.leaderships().await.map(|all| all.iter().map(reader::manager).collect());
     findings.extend(install::leases(&managers.map_err(|error| format!("{error:#}")), Timestamp::now()));

@@ -18,7 +18,13 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, Client, ResourceExt, api::PostParams, client::Body};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    client::Body,
+    core::GroupVersionKind,
+};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
@@ -33,6 +39,7 @@ use crate::api::{
     machine::{MachineClass, SecretRef},
 };
 use mcm_controllers::machine_class;
+use mcm_conversion::types::CORE_GROUP;
 use mcm_driver::SecretData;
 use mcm_driver_host::DriverCatalogue;
 use mcm_insight::{
@@ -46,6 +53,10 @@ use mcm_runtime::{
     objects::read as read_object,
 };
 
+/// Machines in one answer of an API server.
+const PAGE: u32 = 500;
+/// The most Machines of a namespace that are compared with their images.
+const MOST_MACHINES: usize = 20_000;
 /// Reviews in flight at once.
 const AT_ONCE: usize = 8;
 /// Time limit of one question.
@@ -211,6 +222,31 @@ fn access_review_spec(who: &ReviewedIdentity, attributes: ResourceAttributes) ->
         groups: Some(groups),
         resource_attributes: Some(attributes),
         ..SubjectAccessReviewSpec::default()
+    }
+}
+
+/// The Machines of Cluster API in the namespace, whatever their version of the API; none without that kind.
+///
+/// # Errors
+/// The API server refuses the list, or the list is longer than [`MOST_MACHINES`].
+pub(super) async fn cluster_api_machines(client: &Client, namespace: &str) -> Result<Vec<Value>, String> {
+    let kind = GroupVersionKind::gvk(CORE_GROUP, "v1beta2", "Machine");
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
+    let (mut all, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let page = match api.list(&params).await {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(all),
+            Err(error) => return Err(cause(&error)),
+        };
+        all.extend(page.items.iter().filter_map(|machine| serde_json::to_value(machine).ok()));
+        if all.len() > MOST_MACHINES {
+            return Err(format!("there are more than {MOST_MACHINES}"));
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
+        }
     }
 }
 
