@@ -90,7 +90,10 @@ pub fn class_made(s: &Snapshot) -> ConversionResult {
     let clusters = Kind::of_others(ProviderRole::Cluster).flat_map(|kind| s.all(kind));
     let referring = s.referring().map(UnstructuredObject::as_written);
     let around: Vec<Value> = clusters.map(|one| one.value.clone()).chain(referring).collect();
-    let mut made = conversion::class_of_template(&template.as_written(), &around, &s.answers);
+    let mut written = template.as_written();
+    // The provider has looked up the capacity, from which an autoscaler scales from zero.
+    written["status"] = template.at("/status");
+    let mut made = conversion::class_of_template(&written, &around, &s.answers);
     if let Some(secret) = &s.credentials {
         let reference = json!({ "name": secret, "namespace": s.namespace });
         made.objects.iter_mut().for_each(|class| class["credentialsSecretRef"] = reference.clone());

@@ -35,6 +35,7 @@ mod template;
 mod tests;
 mod topology;
 pub mod types;
+mod unconverted;
 mod v1beta1;
 
 pub use answers::{TemplateQuestion, UserAnswers};

@@ -16,7 +16,9 @@ use super::{
     machine_set,
     options::{ConversionOptions, InfrastructureChoice},
     report::{ConversionLoss, ConversionRefusal, ConversionReport, ObjectConversion, merged},
-    topology, v1beta1,
+    topology,
+    unconverted::UnconvertedWorkers,
+    v1beta1,
 };
 use crate::types::{CORE, CORE_GROUP, Cluster, INFRASTRUCTURE_GROUP, MachineHealthCheck, names};
 use mcm_api::machine as native;
@@ -137,6 +139,9 @@ pub fn to_capi(objects: &[Value], options: &ConversionOptions) -> ConversionResu
     let references = MachineReferences::from_input(&input);
     let has_others = |one: &SourceDocument<'_>| hybrid::refers_to_other(one) || topology::has_foreign_workers(one);
     let takes_workers = options.infrastructure == InfrastructureChoice::Mcm && input.documents.iter().any(has_others);
+    if options.infrastructure == InfrastructureChoice::Mcm {
+        run.report_unconverted(&input, takes_workers);
+    }
     let (pools, losses) = machine_pool::restored(&input, options);
     run.result.losses.extend(losses.losses);
     let is_in_a_pool = |document: &SourceDocument<'_>| {
@@ -287,6 +292,29 @@ impl ConversionRun {
         self.result.objects.extend(outcome.objects);
         let superseded = outcome.superseded.into_iter();
         self.superseded.extend(superseded.map(|(kind, name)| (kind.to_owned(), namespace.to_owned(), name)));
+    }
+
+    /// Reports workers whose infrastructure mcm does not convert. They are refused if there are no other workers.
+    fn report_unconverted(&mut self, input: &ConversionInput<'_>, takes_workers: bool) {
+        let refers_to_mcm = |one: &SourceDocument<'_>| {
+            let kind = one.value.pointer("/spec/template/spec/infrastructureRef/kind").and_then(Value::as_str);
+            let of_class = topology::worker_kinds(one).into_iter().any(|(_, kind)| kind.starts_with("MCM"));
+            of_class || hybrid::has_workers(one) && kind.is_some_and(|kind| kind.starts_with("MCM"))
+        };
+        let has_others =
+            takes_workers || input.documents.iter().any(|one| one.group == native::GROUP || refers_to_mcm(one));
+        for document in &input.documents {
+            let mut report = ConversionReport::new(document.kind, document.name);
+            for workers in UnconvertedWorkers::of_document(document) {
+                let UnconvertedWorkers { path, reason, advice, is_managed } = workers;
+                match has_others || is_managed {
+                    true => report.lose(path, reason, advice),
+                    false => report.refuse(path, reason, advice),
+                }
+            }
+            self.result.losses.extend(report.losses);
+            self.result.refusals.extend(report.refusals);
+        }
     }
 
     fn pass(&mut self, document: &SourceDocument<'_>) {

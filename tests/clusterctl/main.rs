@@ -24,6 +24,7 @@ mod bootstrap;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod capa;
 mod cluster;
+mod cluster_fields;
 mod day_2;
 mod diagnostics;
 mod drain;

@@ -2,6 +2,8 @@
 
 mod aws;
 mod azure;
+mod capacity;
+pub mod cluster_fields;
 mod equinix_metal;
 mod fields;
 mod gcp;
@@ -115,7 +117,11 @@ pub fn class_of(
         answers,
         is_of_class: false,
     };
-    let content = content_of(provider, &template, report);
+    let mut content = content_of(provider, &template, report);
+    content.node_template = capacity::node_template(document.value, &template, &content.provider_spec);
+    if content.node_template.is_none() && users.scales_from_zero {
+        report.lose("status.capacity", capacity::UNKNOWN, capacity::ADVICE);
+    }
     Some(MachineClass::with_content(metadata_of(document, report), None, content))
 }
 
@@ -140,6 +146,7 @@ pub fn content_of(
     template: &ProviderTemplate<'_>,
     report: &mut ConversionReport,
 ) -> ClassContent {
+    cluster_fields::check(template.cluster, provider.cluster_fields, report);
     ClassContent {
         provider: provider.kinds.driver.to_owned(),
         provider_spec: (provider.to_native)(template, report),
@@ -293,6 +300,8 @@ struct TemplateUsers {
     cluster: Option<String>,
     zones: Vec<String>,
     version: String,
+    /// An autoscaler may remove all machines of one of them, and does not know their size from annotations.
+    scales_from_zero: bool,
 }
 
 impl TemplateUsers {
@@ -305,6 +314,7 @@ impl TemplateUsers {
             if reference["kind"] != document.kind || reference["name"] != document.name {
                 continue;
             }
+            users.scales_from_zero |= capacity::needs_capacity(&owner.value["metadata"]["annotations"]);
             users.cluster = owner.value["spec"]["clusterName"].as_str().map(str::to_owned);
             users.version = spec["version"].as_str().unwrap_or_default().to_owned();
             let of_pool = owner.value["spec"]["failureDomains"].as_array().cloned().unwrap_or_default();

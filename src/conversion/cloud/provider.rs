@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::{
     answers::{TemplateQuestion, UserAnswers},
+    cloud::cluster_fields::ClusterField,
     report::ConversionReport,
 };
 
@@ -22,6 +23,8 @@ pub struct InfrastructureProvider {
     pub(super) pool_path: &'static str,
     /// Fields of a machine whose few texts have other counterparts, each with these texts.
     pub choices: &'static [(&'static str, &'static [&'static str])],
+    /// Fields of the infrastructure of a cluster, by its kind.
+    pub(super) cluster_fields: &'static [(&'static str, &'static [ClusterField])],
     /// The spec of a machine with this `providerSpec`.
     pub(super) to_capi: fn(&Value, &mut ConversionReport) -> Value,
     /// Whether the cloud may stop a VM with this `providerSpec` at any time.

@@ -3,6 +3,7 @@
 mod any;
 mod aws;
 mod clouds;
+mod cluster;
 mod gcp;
 mod generated;
 mod golden;

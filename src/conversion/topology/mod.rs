@@ -33,6 +33,14 @@ pub(super) fn has_foreign_workers(document: &SourceDocument<'_>) -> bool {
     is_class(document) && workers_of(document).iter().any(WorkerClass::is_foreign)
 }
 
+/// Paths of the worker classes of a ClusterClass, with the kinds of their infrastructure templates.
+pub(super) fn worker_kinds<'a>(document: &SourceDocument<'a>) -> Vec<(String, &'a str)> {
+    if !is_class(document) {
+        return Vec::new();
+    }
+    workers_of(document).into_iter().map(|worker| (worker.path(), worker.kind)).collect()
+}
+
 /// Whether a worker class of a ClusterClass refers to a template of another provider.
 pub(super) fn uses(template: &SourceDocument<'_>, input: &ConversionInput<'_>) -> bool {
     users_of(template, input).next().is_some()

@@ -1,5 +1,6 @@
 //! AWSMachineTemplate and AWSMachinePool of Cluster API Provider AWS (`v1beta2`), and the `providerSpec` of the driver `AWS`.
 
+mod cluster;
 mod ids;
 pub mod network;
 mod pool;
@@ -25,6 +26,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
     of_pool: pool::machine_spec,
     pool_path: "spec.awsLaunchTemplate",
     choices: &[("/cloudInit/secureSecretsBackend", &[shared::SECRETS_MANAGER, shared::PARAMETER_STORE])],
+    cluster_fields: cluster::CLUSTER_FIELDS,
     to_capi: to_capi::to_capi,
     is_interruptible: |spec| spec["spotPrice"].is_string(),
     zone_is_of_subnet: true,

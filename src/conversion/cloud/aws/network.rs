@@ -7,6 +7,9 @@ const ROLES: [&str; 2] = ["node", "lb"];
 /// The tag of subnets for addresses of pods only.
 const PODS_ONLY: (&str, &str) = ("sigs.k8s.io/cluster-api-provider-aws/association", "secondary");
 
+/// Of subnets in local and wavelength zones, where the provider places no machine by itself.
+const EDGE_ZONES: [&str; 2] = ["local-zone", "wavelength-zone"];
+
 /// Whether an interface of the class has no subnet or no security groups.
 pub fn is_open(provider_spec: &Value) -> bool {
     let interfaces = provider_spec["networkInterfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -50,6 +53,7 @@ fn subnet<'a>(zone: &str, is_public: bool, cluster: &'a Value) -> Result<&'a str
         (zone.is_empty() || subnet["availabilityZone"] == zone)
             && subnet["isPublic"].as_bool().unwrap_or_default() == is_public
             && subnet["tags"][PODS_ONLY.0] != PODS_ONLY.1
+            && !EDGE_ZONES.iter().any(|zone| subnet["zoneType"] == *zone)
     };
     // `id` of a subnet that the provider creates is its name.
     let id = |subnet: &'a Value| {
@@ -79,6 +83,7 @@ mod tests {
         json!({
             "spec": { "network": { "subnets": [
                 { "id": "c-subnet-public-a", "resourceID": "subnet-1", "availabilityZone": "a", "isPublic": true },
+                { "id": "subnet-8", "availabilityZone": "a", "zoneType": "local-zone" },
                 { "id": "subnet-0", "availabilityZone": "a", "tags": { (PODS_ONLY.0): PODS_ONLY.1 } },
                 { "id": "c-subnet-private-a", "resourceID": "subnet-2", "availabilityZone": "a" },
                 { "id": "subnet-3", "availabilityZone": "b", "isPublic": false },

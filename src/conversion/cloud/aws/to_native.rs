@@ -14,6 +14,12 @@ const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
 const ROLE_TAG: &str = "kubernetes.io/role/";
 const VOLUME_TYPES: [&str; 6] = ["gp2", "gp3", "io1", "st1", "sc1", "standard"];
 
+/// Kubelets whose role EKS does not know are unauthorized.
+const EKS_ROLE: &str =
+    "the provider lets the role of this profile join EKS only for its own templates, so no machine joins";
+const EKS_MAPPING: &str = "create an access entry of type EC2_LINUX for the role, or map it in spec.iamAuthenticatorConfig.mapRoles of the \
+     AWSManagedControlPlane to system:node:{{EC2PrivateDNSName}} with the groups system:bootstrappers and system:nodes";
+
 /// The `providerSpec` of a template.
 pub fn to_native(template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> Value {
     let &ProviderTemplate { machine_spec, cluster_name, cluster, path, .. } = template;
@@ -24,7 +30,11 @@ pub fn to_native(template: &ProviderTemplate<'_>, report: &mut ConversionReport)
         report.refuse("", "the region is not known", template.advice_for("AWSCluster"));
     }
     let machine_type = given.required("instanceType", report, "is required", "name the type of the VM");
+    let profile_path = given.path("iamInstanceProfile");
     let profile = given.required("iamInstanceProfile", report, "MCM requires one", "name it");
+    if cluster["kind"] == MANAGED {
+        report.lose(profile_path, EKS_ROLE, EKS_MAPPING);
+    }
     let (spot_price, market) = market(&mut given, report);
     let made = object([
         ("ami", text(image(&mut given, template, report))),
@@ -217,8 +227,10 @@ fn security_groups(
     let mut overrides = given.object("securityGroupOverrides", report);
     let second = if template.cluster["kind"] == MANAGED { "node-eks-additional" } else { "lb" };
     for role in ["node", second] {
-        let of_cluster = format!("/status/networkStatus/securityGroups/{role}/id");
-        let id = overrides.take(role).or_else(|| template.cluster.pointer(&of_cluster).cloned());
+        let shown = format!("/status/networkStatus/securityGroups/{role}/id");
+        let named = format!("/spec/network/securityGroupOverrides/{role}");
+        let of_cluster = || template.cluster.pointer(&shown).or_else(|| template.cluster.pointer(&named)).cloned();
+        let id = overrides.take(role).or_else(of_cluster);
         is_complete &= id.is_some();
         groups.extend(id);
     }
@@ -294,6 +306,8 @@ fn has_open_network(template: &ProviderTemplate<'_>) -> bool {
 /// a pool are in several.
 fn subnet_of_cluster<'a>(template: &ProviderTemplate<'a>, is_public: bool) -> Option<&'a str> {
     const ASSOCIATION: &str = "sigs.k8s.io/cluster-api-provider-aws/association";
+    /// Of subnets in local and wavelength zones, where the provider places no machine by itself.
+    const EDGE_ZONES: [&str; 2] = ["local-zone", "wavelength-zone"];
     if template.cluster["status"]["ready"] != true || template.path != MACHINE_SPEC {
         return None;
     }
@@ -301,6 +315,7 @@ fn subnet_of_cluster<'a>(template: &ProviderTemplate<'a>, is_public: bool) -> Op
     let fits = |subnet: &&Value| {
         (subnet["isPublic"] == true) == is_public
             && subnet["tags"][ASSOCIATION] != "secondary"
+            && !EDGE_ZONES.iter().any(|zone| subnet["zoneType"] == *zone)
             && template.zone().is_none_or(|zone| subnet["availabilityZone"] == zone)
     };
     let id_of = |subnet: &'a Value| {

@@ -1,5 +1,6 @@
 //! GCPMachineTemplate and GCPMachinePool of Cluster API Provider GCP (`v1beta1`), and the `providerSpec` of the driver `GCP`.
 
+mod cluster;
 mod ids;
 mod pool;
 mod shared;
@@ -26,6 +27,7 @@ pub const PROVIDER: InfrastructureProvider = InfrastructureProvider {
     of_pool: pool::machine_spec,
     pool_path: "spec",
     choices: &[("/ipForwarding", &["Enabled", "Disabled"]), ("/onHostMaintenance", &["Migrate", "Terminate"])],
+    cluster_fields: cluster::CLUSTER_FIELDS,
     to_capi: to_capi::to_capi,
     is_interruptible,
     zone_is_of_subnet: false,

@@ -73,6 +73,19 @@ fn scheduling(given: &mut UnreadFields, report: &mut ConversionReport) -> Map<St
     object([("preemptible", preemptible.then_some(true.into())), ("onHostMaintenance", maintenance.map(Value::from))])
 }
 
+/// The name of the subnetwork. One of a Shared VPC is in the host project of the GCPCluster.
+fn subnet(interface: &mut UnreadFields, report: &mut ConversionReport) -> String {
+    let subnetwork = interface.text("subnetwork", report);
+    match subnetwork.rsplit_once('/') {
+        Some((_, name)) => {
+            let reason = format!("a template has the name of a subnetwork, and {subnetwork} is a path");
+            report.lose(interface.path("subnetwork"), reason, "set network.hostProject in the GCPCluster");
+            name.to_owned()
+        }
+        None => subnetwork,
+    }
+}
+
 fn network(mut interface: UnreadFields, report: &mut ConversionReport) -> Map<String, Value> {
     // The network is that of the cluster.
     interface.take("network");
@@ -86,7 +99,7 @@ fn network(mut interface: UnreadFields, report: &mut ConversionReport) -> Map<St
         report.refuse(interface.path("stackType"), "Cluster API gives a VM no IPv6 address", "use IPV4_ONLY");
     }
     let made = object([
-        ("subnet", interface.filled("subnetwork")),
+        ("subnet", text(subnet(&mut interface, report))),
         ("publicIP", Some((!is_private).into())),
         ("aliasIPRanges", uses_ranges.then(|| json!([range]))),
     ]);

@@ -72,8 +72,10 @@ pub fn to_native(template: &ProviderTemplate<'_>, report: &mut ConversionReport)
 /// The zone of the deployment, or else the answer of the user, or else the first zone of the cluster.
 fn zone_of<'a>(template: &'a ProviderTemplate<'_>) -> &'a str {
     let of_cluster = || {
-        let found = template.cluster.pointer("/status/failureDomains")?.as_object()?;
-        found.keys().min().map(String::as_str)
+        let shown = template.cluster.pointer("/status/failureDomains").and_then(Value::as_object);
+        let listed = template.cluster.pointer("/spec/failureDomains").and_then(Value::as_array);
+        let listed = || listed.into_iter().flatten().filter_map(Value::as_str).min();
+        shown.and_then(|shown| shown.keys().min()).map(String::as_str).or_else(listed)
     };
     let is_open = template.zones.len() < 2;
     let found = template.zone().or_else(|| template.answer(TemplateQuestion::Zone)).or_else(of_cluster);
@@ -180,12 +182,20 @@ fn metadata(given: &mut UnreadFields, report: &mut ConversionReport) -> Option<V
 
 fn interface(given: &mut UnreadFields, cluster: &Value, report: &mut ConversionReport) -> Value {
     let network = cluster.pointer("/spec/network/name").and_then(Value::as_str).unwrap_or("default");
+    let region = cluster.pointer("/spec/region").and_then(Value::as_str).unwrap_or_default();
+    // In a Shared VPC both are those of its host.
+    let host = cluster.pointer("/spec/network/hostProject").and_then(Value::as_str).filter(|host| !host.is_empty());
+    let in_host = |name: &str, folder: &str| match host.filter(|_| !name.is_empty()) {
+        Some(host) => format!("projects/{host}/{folder}/{name}"),
+        None => name.to_owned(),
+    };
+    let subnetwork = in_host(&given.text("subnet", report), &format!("regions/{region}/subnetworks"));
     let mut range = given.only("aliasIPRanges", report, "MCM supports one range");
     let is_public = given.flag("publicIP", report) == Some(true);
     let mut of_range = |name: &str| range.as_mut().and_then(|range| range.take(name));
     let made = object([
-        ("network", text(network)),
-        ("subnetwork", given.filled("subnet")),
+        ("network", text(in_host(network, "global/networks"))),
+        ("subnetwork", text(subnetwork)),
         ("disableExternalIP", Some((!is_public).into())),
         ("ipCidrRange", of_range("ipCidrRange")),
         ("subnetworkRangeName", of_range("subnetworkRangeName")),
