@@ -476,7 +476,8 @@ impl NamespaceFacts {
             unread.clear();
         }
         waits.extend(facts.refused.iter().map(|refused| self.told(refused, object)));
-        if !(waits.is_empty() && next.is_empty()) && !is_of_provider {
+        let is_settled_so_far = waits.is_empty() && next.is_empty();
+        if !is_settled_so_far && !is_of_provider {
             waits.extend(self.absent_manager(object));
         }
         waits.sort_by_key(|wait| (wait.end, wait.kind != WaitKind::Manager));

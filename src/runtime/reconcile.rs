@@ -349,7 +349,7 @@ impl<R: KindReconciler> ReconcileLoop<R> {
             return self.states.forget(key);
         }
         let now = self.clock.now();
-        let waits = vec![Wait { kind: WaitKind::Hold, text: obstacle.into(), until: None }];
+        let waits = vec![Wait { kind: WaitKind::Hold, text: obstacle, until: None }];
         self.states.with(key, |state| {
             state.memory = R::Memory::default();
             state.last_plan.get_or_insert_with(|| LastPlan::new(now)).end(FinalPlan { waits, step: None }, now);

@@ -3,10 +3,8 @@
 use serde_json::Value;
 
 use super::finding::{CheckFinding, count, some_of};
-use crate::{
-    api::machine::{Machine, MachineClass},
-    cli::reading::story::ByName,
-};
+use crate::api::machine::{Machine, MachineClass};
+use mcm_insight::story::ByName;
 
 const CHECK: &str = "images";
 

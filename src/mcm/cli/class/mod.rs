@@ -101,7 +101,8 @@ fn drivers(options: &ClassCheckOptions) -> Result<DriverCatalogue, NotChecked> {
     sources.open(None, &DriverGuards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
 }
 
-#[cfg(all(test, feature = "aws"))]
+#[cfg(test)]
+#[cfg(feature = "aws")]
 mod tests {
     use super::*;
     use rstest::rstest;
