@@ -235,7 +235,7 @@ impl WaitKind {
                 )],
             ),
             Self::Hold => guide(
-                "The object is paused, or another controller has it.",
+                "The object or its namespace is paused, or another controller has it.",
                 WaitEnd::User,
                 &[
                     safe("resume the Cluster or the object, if it is paused on purpose", ""),
@@ -244,6 +244,10 @@ impl WaitKind {
                         "its owners and annotations name the controller",
                     ),
                     safe("if it is migrated: mcm adopt status --cluster NAME", ""),
+                    safe(
+                        "kubectl get leases,deployments -n {namespace}",
+                        "who manages the namespace, and whether its machine-controller-manager is scaled to 0",
+                    ),
                 ],
             ),
             Self::InPlaceUpdate => {

@@ -36,7 +36,7 @@ pub enum WaitKind {
     Eviction,
     /// Finalizers of other controllers.
     Finalizers,
-    /// A cluster to be unpaused, or another controller that has the object.
+    /// A cluster or namespace to be unpaused, or another controller that has the object or its namespace.
     Hold,
     /// The in-place update of a Node.
     InPlaceUpdate,
