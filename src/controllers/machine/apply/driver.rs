@@ -101,3 +101,39 @@ fn filled_in(snapshot: &Snapshot, session: &MachineSession, action: &Action) -> 
     }
     secret
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        time::Duration,
+    };
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use mcm_driver::{cloud::VmCreations, testing::FakeDriver};
+    use mcm_runtime::fence::LeaseFence;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_creation_whose_look_outlasts_the_lease_sends_no_request() {
+        let (creations, sent) = (VmCreations::<usize>::new(Duration::from_mins(5)), Arc::new(AtomicUsize::new(0)));
+        let (request, fence) = (FakeDriver::request(), LeaseFence::default());
+        let look = async {
+            sleep(Duration::from_secs(30)).await;
+            Ok(None)
+        };
+        let count = Arc::clone(&sent);
+        let create = async move { Ok(count.fetch_add(1, Relaxed)) };
+        let call = fence::within(fence.clone(), while_leading(creations.run_steps(&request, look, create)));
+        let lose = async {
+            sleep(Duration::from_secs(10)).await;
+            fence.close();
+        };
+        let start = tokio::time::Instant::now();
+        let (answer, ()) = tokio::join!(call, lose);
+        assert_eq!((answer.unwrap_err().code, start.elapsed()), (Code::Canceled, Duration::from_secs(10)));
+        creations.settled(&request.machine).await;
+        assert_eq!((sent.load(Relaxed), start.elapsed()), (0, Duration::from_secs(30)));
+    }
+}
