@@ -1,9 +1,14 @@
 //! Metrics of Machines, with the names of the reference: counters and durations of operations, and gauges of the objects.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use parking_lot::Mutex;
 
 use super::{Action, ClassView, Snapshot};
 use crate::object::metrics::{conditions, created_at, sorted};
@@ -26,6 +31,8 @@ const FROZEN: MetricDesc<0> = MetricDesc::gauge(
     "1 while an API server does not answer or the Nodes of a target are not trusted, so that machines are frozen.",
     [],
 );
+const CELL_FROZEN: MetricDesc<1> =
+    MetricDesc::gauge("mcm_cell_frozen", "1 while the machines of a cell are frozen, 0 otherwise.", ["cell"]);
 const FAILED_JOIN: MetricDesc<4> =
     MetricDesc::counter("mcm_machine_num_failed_join", "Machines that did not join the cluster in time.", POOL_LABELS);
 const CREATE: MetricDesc<4> = MetricDesc::gauge(
@@ -81,11 +88,26 @@ impl<'a> MachineMetricLabels<'a> {
     }
 }
 
+/// Whether the machines of a cell are frozen, until it is dropped with the cell. Unknown to a standby.
+#[derive(Debug, Default)]
+pub(crate) struct CellFreeze {
+    /// The name of the cell; empty for the only one.
+    cell: String,
+    is_frozen: Mutex<Option<bool>>,
+}
+
+impl CellFreeze {
+    /// Until the first call there is no series.
+    pub fn set(&self, is_frozen: bool) {
+        *self.is_frozen.lock() = Some(is_frozen);
+    }
+}
+
 /// Counters and durations of machine operations. Durations of gauges are whole seconds.
 #[derive(Debug)]
 pub(crate) struct MachineMetrics {
     stale: CounterFamily<0>,
-    frozen: GaugeFamily<0>,
+    freezes: Mutex<Vec<Weak<CellFreeze>>>,
     failed_join: CounterFamily<4>,
     create: GaugeFamily<4>,
     initialize: GaugeFamily<4>,
@@ -101,7 +123,7 @@ impl Default for MachineMetrics {
         stale.add([], 0.0);
         Self {
             stale,
-            frozen: GaugeFamily::default(),
+            freezes: Mutex::default(),
             failed_join: CounterFamily::default(),
             create: GaugeFamily::default(),
             initialize: GaugeFamily::default(),
@@ -119,9 +141,29 @@ impl MachineMetrics {
         self.stale.add([], 1.0);
     }
 
-    /// Sets the gauge. Until the first call there is no series.
-    pub fn frozen(&self, frozen: bool) {
-        self.frozen.set([], f64::from(u8::from(frozen)));
+    /// The gauge of a cell.
+    pub fn freeze_of(&self, cell: &str) -> Arc<CellFreeze> {
+        let freeze = Arc::new(CellFreeze { cell: cell.to_owned(), ..CellFreeze::default() });
+        self.freezes.lock().push(Arc::downgrade(&freeze));
+        freeze
+    }
+
+    /// The process has one gauge as the Go program, which is 1 while the machines of any cell are frozen.
+    fn collect_freezes(&self, out: &mut TextExposition) {
+        let mut by_cell = BTreeMap::<String, bool>::new();
+        self.freezes.lock().retain(|freeze| {
+            let Some(freeze) = freeze.upgrade() else { return false };
+            if let Some(is_frozen) = *freeze.is_frozen.lock() {
+                *by_cell.entry(freeze.cell.clone()).or_default() |= is_frozen;
+            }
+            true
+        });
+        if !by_cell.is_empty() {
+            out.sample(&FROZEN, [], f64::from(u8::from(by_cell.values().any(|is_frozen| *is_frozen))));
+        }
+        for (cell, is_frozen) in by_cell.iter().filter(|(cell, _)| !cell.is_empty()) {
+            out.sample(&CELL_FROZEN, [cell], f64::from(u8::from(*is_frozen)));
+        }
     }
 
     /// A machine did not join in time.
@@ -173,7 +215,7 @@ impl MachineMetrics {
 impl MetricCollector for MachineMetrics {
     fn collect(&self, out: &mut TextExposition) {
         self.stale.collect(&STALE, out);
-        self.frozen.collect(&FROZEN, out);
+        self.collect_freezes(out);
         self.failed_join.collect(&FAILED_JOIN, out);
         self.create.collect(&CREATE, out);
         self.initialize.collect(&INITIALIZE, out);
@@ -331,6 +373,39 @@ mod tests {
         let mut out = TextExposition::default();
         machines.collect(&mut out);
         out.finish()
+    }
+
+    #[test]
+    fn a_cell_that_starts_or_thaws_hides_no_freeze_of_another() {
+        let machines = MachineMetrics::default();
+        let is = |expected: &[&str]| {
+            let text = text(&machines);
+            let lines = text.lines().filter(|line| !line.starts_with('#') && line.contains("frozen"));
+            assert_eq!(lines.collect::<Vec<_>>(), expected);
+        };
+        let process = ["mcm_machine_controller_frozen 0", "mcm_machine_controller_frozen 1"];
+        let [one, two] = ["one", "two"].map(|cell| machines.freeze_of(cell));
+        is(&[]);
+        one.set(true);
+        two.set(false);
+        let both = [r#"mcm_cell_frozen{cell="one"} 1"#, r#"mcm_cell_frozen{cell="two"} 0"#];
+        is(&[both[0], both[1], process[1]]);
+        two.set(true);
+        one.set(false);
+        two.set(false);
+        is(&[r#"mcm_cell_frozen{cell="one"} 0"#, both[1], process[0]]);
+        // A cell that ends frozen leaves nothing, also where it is restarted before the last part of it has ended.
+        one.set(true);
+        let restarted = machines.freeze_of("one");
+        drop(one);
+        is(&[both[1], process[0]]);
+        restarted.set(true);
+        drop(two);
+        is(&[both[0], process[1]]);
+        let only = machines.freeze_of("");
+        drop(restarted);
+        only.set(true);
+        is(&[process[1]]);
     }
 
     #[test]

@@ -84,8 +84,8 @@ fn retry_with_freed_resources(ports: &Arc<MachineContext>, states: &Arc<ObjectSt
 
 /// Measures whether Machines are frozen, before they are reconciled because of that.
 fn measure_freezes(builder: &mut CellBuilder<'_>, ports: &Arc<MachineContext>) {
-    let unfrozen = Arc::clone(&ports.measured);
-    builder.on_start(move || unfrozen.frozen(false));
+    let unfrozen = Arc::downgrade(&ports.freeze);
+    builder.on_start(move || unfrozen.upgrade().iter().for_each(|freeze| freeze.set(false)));
     // They do not keep what they are called by.
     let (of_servers, of_targets) = (Arc::downgrade(ports), Arc::downgrade(ports));
     ports.servers.on_change(move |_| of_servers.upgrade().iter().for_each(|ports| measure_freeze(ports)));
@@ -94,7 +94,7 @@ fn measure_freezes(builder: &mut CellBuilder<'_>, ports: &Arc<MachineContext>) {
 
 fn measure_freeze(ports: &MachineContext) {
     let is_untrusted = |target: &Arc<TargetCluster>| matches!(target.nodes.cache.trust(), CacheTrust::Untrusted { .. });
-    ports.measured.frozen(ports.servers.is_any_frozen() || ports.targets.all().iter().any(is_untrusted));
+    ports.freeze.set(ports.servers.is_any_frozen() || ports.targets.all().iter().any(is_untrusted));
 }
 
 /// Drops the data of Secrets that no class names any more.

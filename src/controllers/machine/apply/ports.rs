@@ -25,7 +25,11 @@ use {
     crate::{
         Settings,
         api_servers::ApiServers,
-        machine::{MachinePolicy, Snapshot, metrics::MachineMetrics, watch_vm},
+        machine::{
+            MachinePolicy, Snapshot,
+            metrics::{CellFreeze, MachineMetrics},
+            watch_vm,
+        },
         object,
         secret::MetadataOfSecret,
     },
@@ -50,6 +54,7 @@ pub(crate) struct MachineContext {
     pub freed: Arc<FreedResources>,
     pub events: EventRecorder,
     pub measured: Arc<MachineMetrics>,
+    pub freeze: Arc<CellFreeze>,
     pub clock: Arc<dyn TimeSource>,
 }
 
@@ -61,6 +66,7 @@ impl MachineContext {
         let owners = VmOwners::of_cell(builder);
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
+        let measured = config.shared.metrics.collector::<MachineMetrics>();
         Self {
             machines,
             classes,
@@ -79,7 +85,8 @@ impl MachineContext {
             ),
             freed,
             events: config.events.with_component(controllers::MACHINES.lease),
-            measured: config.shared.metrics.collector(),
+            freeze: measured.freeze_of(&config.name),
+            measured,
             clock: Arc::clone(&config.shared.clock),
         }
     }

@@ -206,6 +206,7 @@ impl Shop {
             freed: Arc::default(),
             events: EventRecorder::start(Api::default().client(), "test", Arc::clone(&time), metrics.clone()),
             measured: metrics.collector(),
+            freeze: Arc::default(),
             clock: time,
         });
         let states = Arc::<ObjectStateMap<MachineReconciler>>::default();
