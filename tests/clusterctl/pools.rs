@@ -138,7 +138,36 @@ fn a_pool_with_machines_is_scaled_down_by_the_machine_that_somebody_chose() {
         scene.until("one Machine", async || scene.has_running(1)).await;
         scene.kubectl(&["delete", "cluster", "membered", "--timeout=150s"]);
         assert!(scene.vms().await.is_empty());
+        no_node_is_held(&scene).await;
         assert!(scene.all("mcmmachine").is_empty() && scene.all("machines.machine.sapcloud.io").is_empty());
+    });
+}
+
+/// No Node of the cluster has a finalizer, so that each can be deleted.
+async fn no_node_is_held(scene: &Scene) {
+    scene
+        .until("no Node to have a finalizer", async || {
+            let is_held = |node: &Value| node["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+            (!scene.nodes().iter().any(is_held)).then_some(())
+        })
+        .await;
+}
+
+/// The API server of a workload cluster may outlive its Cluster. Core, and mcm, leave the Nodes there.
+#[test]
+fn the_nodes_of_a_deleted_cluster_can_be_deleted() {
+    play(async |world: &'static World| {
+        let scene = Scene::with_pool(world, "outlived", 3).await;
+        scene.until("three Nodes", async || scene.has_pool_of(3)).await;
+        scene
+            .until("their finalizers", async || {
+                let held = scene.nodes().iter().filter(|node| node["metadata"]["finalizers"].is_array()).count();
+                (held == 3).then_some(())
+            })
+            .await;
+        scene.kubectl(&["delete", "cluster", "outlived", "--timeout=150s"]);
+        assert!(scene.vms().await.is_empty());
+        no_node_is_held(&scene).await;
     });
 }
 

@@ -3,9 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
+use serde_json::json;
 
 use super::{Action, KubeconfigAttempt, Snapshot};
 use crate::provider::settings::TargetClientFactory;
+use mcm_api::{labels, machine::Machine};
 use mcm_controllers::secret::MetadataOfSecret;
 use mcm_conversion::types::{Cluster, MCMMachinePool, names};
 use mcm_rules::plan::Step;
@@ -24,6 +26,7 @@ use mcm_runtime::{
 pub(super) struct WorkloadClusters {
     pub clusters: Arc<CachedApi<Cluster>>,
     pub pools: Arc<CachedApi<MCMMachinePool>>,
+    pub natives: Arc<CachedApi<Machine>>,
     pub kubeconfigs: Arc<CachedApi<MetadataOfSecret>>,
     pub secrets: SecretCache,
     pub targets: Arc<CellTargets>,
@@ -99,6 +102,12 @@ impl PlanExecutor for WorkloadClusters {
                     let problem = format!("Secret {} does not exist", kubeconfig_of(cluster));
                     self.workloads
                         .set(cluster, Some(KubeconfigAttempt { version: String::new(), problem: Some(problem) }));
+                }
+                Action::ReleaseNode(node) => {
+                    let Some(target) = self.targets.get(&target_of(cluster)) else { continue };
+                    let patch =
+                        json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": [labels::NODE_FINALIZER] } });
+                    target.nodes.patch_strategically(&node.metadata, &patch).await?;
                 }
                 Action::Disconnect => {
                     self.targets.disconnect(&target_of(cluster));

@@ -8,9 +8,12 @@ mod register;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
+
+use kube::ResourceExt;
 
 use crate::object::view::ObjectView;
+use mcm_api::node::Node;
 use mcm_conversion::types::Cluster;
 
 pub(super) use apply::{ConnectionAttempts, target_of};
@@ -27,6 +30,10 @@ pub(super) struct Snapshot {
     pub kubeconfig: ObjectView<String>,
     /// Input and result of the last attempt.
     pub attempt: Option<KubeconfigAttempt>,
+    /// Nodes there with our finalizer, whose native Machine is gone.
+    pub left: Vec<Arc<Node>>,
+    /// Whether a Node with our finalizer has a Machine that cannot be read.
+    pub is_undecided: bool,
 }
 
 /// An attempt to use a kubeconfig.
@@ -39,12 +46,14 @@ pub(super) struct KubeconfigAttempt {
 }
 
 /// One operation of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     /// Connect with the kubeconfig of this resource version, in place of an earlier one.
     Connect(String),
     /// Record that there is no kubeconfig.
     Miss,
+    /// Remove our finalizer from a Node.
+    ReleaseNode(Arc<Node>),
     /// Disconnect.
     Disconnect,
 }
@@ -54,6 +63,7 @@ impl fmt::Display for Action {
         match self {
             Self::Connect(version) => write!(f, "connect with the kubeconfig of version {version}"),
             Self::Miss => f.write_str("record that there is no kubeconfig"),
+            Self::ReleaseNode(node) => write!(f, "remove the finalizer of Node {}", node.name_any()),
             Self::Disconnect => f.write_str("disconnect"),
         }
     }

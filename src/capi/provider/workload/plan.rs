@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use super::{Action, Snapshot};
-use crate::object::view::ObjectView;
+use crate::object::{hold, view::ObjectView};
 use mcm_rules::plan::{Plan, PlanInput, WaitKind};
 
 impl PlanInput for Snapshot {
@@ -7,6 +9,23 @@ impl PlanInput for Snapshot {
 
     fn plan(&self) -> Plan<Action> {
         plan(self)
+    }
+}
+
+/// The machines of a Cluster that is being deleted leave their Nodes, as those of core do. Our finalizer must not stay on them:
+/// nothing else would remove it. At the source of a move the machines live on.
+fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
+    let Some(cluster) = snapshot.cluster.known().filter(|cluster| cluster.metadata.deletion_timestamp.is_some()) else {
+        return;
+    };
+    if hold::moved(&cluster.metadata).or_else(|| hold::paused(&cluster.metadata, &snapshot.cluster)).is_some() {
+        return;
+    }
+    for node in &snapshot.left {
+        plan.then(Action::ReleaseNode(Arc::clone(node)), "its VM is deleted with the Cluster");
+    }
+    if snapshot.left.is_empty() && snapshot.is_undecided {
+        plan.wait(WaitKind::Unreadable, "the MCM Machines of its Nodes to become readable", None);
     }
 }
 
@@ -19,7 +38,8 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         return plan;
     }
     if !snapshot.has_pools || matches!(snapshot.cluster, ObjectView::Missing) {
-        if snapshot.attempt.is_some() {
+        release(&mut plan, snapshot);
+        if snapshot.attempt.is_some() && plan.steps.is_empty() && plan.waits.is_empty() {
             plan.then(Action::Disconnect, "the Cluster has no pools");
         }
         return plan;

@@ -22,6 +22,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let workloads = Arc::new(WorkloadClusters {
         clusters: builder.objects(),
         pools: builder.objects(),
+        natives: builder.objects(),
         secrets: SecretCache::new(Arc::clone(&kubeconfigs.cache), &builder.config().control),
         kubeconfigs,
         targets: Arc::clone(&builder.config().targets),
