@@ -69,7 +69,7 @@ pub(super) fn to_native(
         strategy::to_native,
         strategy::to_capi,
     );
-    let min_ready_seconds = scalable::min_ready_seconds_to_native(machine_spec.min_ready_seconds, &mut notes);
+    let min_ready_seconds = scalable::min_ready_seconds_to_native(machine_spec.min_ready_seconds, &mut notes, report);
     let paused = notes.cross(
         &paused,
         "spec.paused",

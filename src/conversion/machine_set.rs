@@ -40,7 +40,7 @@ pub(super) fn to_native(
     scalable::deletion_to_native(&deletion, &mut notes, report);
     scalable::naming_to_native(&machine_naming, &mut notes, report);
     let replicas = scalable::replicas_to_native(replicas, metadata.annotations.as_ref(), &mut notes);
-    let min_ready_seconds = scalable::min_ready_seconds_to_native(machine_spec.min_ready_seconds, &mut notes);
+    let min_ready_seconds = scalable::min_ready_seconds_to_native(machine_spec.min_ready_seconds, &mut notes, report);
     let found = infrastructure::to_native(&machine_spec, &place, &mut notes, report);
     let coverage = OwnerMachineLabels::of_set(&template_meta.labels, place.name, &cluster_name);
     let checks = health_check::covering(&coverage, &place, &mut notes, report);

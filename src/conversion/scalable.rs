@@ -40,7 +40,15 @@ pub(super) fn replicas_to_capi(
 }
 
 /// `minReadySeconds`: a property of the template in Cluster API, of the set natively.
-pub(super) fn min_ready_seconds_to_native(seconds: Option<i32>, notes: &mut ConversionNotes) -> i32 {
+pub(super) fn min_ready_seconds_to_native(
+    seconds: Option<i32>,
+    notes: &mut ConversionNotes,
+    report: &mut ConversionReport,
+) -> i32 {
+    if seconds.is_some_and(|seconds| seconds > 0) {
+        let reason = "has no effect in MCM: a rollout goes on as soon as a machine is ready";
+        report.lose(MIN_READY, reason, "");
+    }
     notes.cross(&seconds, MIN_READY, NATIVE_MIN_READY, |given| given.unwrap_or(0), some_unless_zero)
 }
 

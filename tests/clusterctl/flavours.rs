@@ -29,7 +29,7 @@ use crate::{
     load_balancer::{Balanced, last},
     openstack,
     other_provider::{AWS, GCP, Kinds, Network, OtherProvider, Vms},
-    scene::{Scene, condition, name_of},
+    scene::{KUBERNETES, Scene, condition, name_of},
     simulation::{Simulation, Vm},
     support::{identity, program::MCM},
     world::{VERSION, World, play},
@@ -293,7 +293,7 @@ fn node_info() -> Value {
     ];
     let mut all: serde_json::Map<String, Value> =
         fields.into_iter().map(|field| (field.to_owned(), json!("simulated"))).collect();
-    all.insert("kubeletVersion".to_owned(), json!(crate::scene::KUBERNETES));
+    all.insert("kubeletVersion".to_owned(), json!(KUBERNETES));
     all.into()
 }
 
@@ -529,6 +529,60 @@ fn a_flavour_needs_no_load_balancer(#[case] flavour: &str) {
             _ => Value::Null,
         };
         assert_eq!(cluster["spec"]["controlPlaneLoadBalancer"], empty);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+    });
+}
+
+/// Without an image of the new version nothing is replaced; with it, control plane and image change together.
+#[test]
+fn an_upgrade_of_a_topology_needs_an_image_of_its_version() {
+    const NEXT: &str = "v1.34.0";
+    const NEXT_IMAGE: &str = "projects/os/global/images/os-2";
+    play(async |world: &'static World| {
+        let cloud = start("gcp").await;
+        let scene = Scene::with_authority(world, "upgraded").await;
+        prepare(&scene, cloud.as_ref());
+        let _kubelets = Kubelets::run(&scene, Arc::clone(&cloud));
+        world.kubectl_with(&["apply", "-f", "-"], &generate(&scene, "gcp-topology", cloud.as_ref()));
+        scene.until("all machines to be Nodes", async || scene.has_running(1 + WORKERS)).await;
+        let replace = |path: &str, value: Value| {
+            let change = json!([{"op": "replace", "path": path, "value": value}]).to_string();
+            scene.kubectl(&["patch", "cluster", &scene.name, "--type=json", "-p", &change]);
+        };
+        let template_of_control_plane = || {
+            let planes = scene.all("kubeadmcontrolplane");
+            let spec = &planes.first()?["spec"];
+            let name = spec["machineTemplate"]["spec"]["infrastructureRef"]["name"].as_str()?;
+            let class = &scene.find("mcmmachinetemplate", name)?["spec"]["template"]["spec"]["machineClass"];
+            let image = class["providerSpec"]["disks"][0]["image"].as_str()?.to_owned();
+            Some((spec["version"].as_str()?.to_owned(), image))
+        };
+        let before = (KUBERNETES.to_owned(), IMAGE.to_owned());
+        assert_eq!(template_of_control_plane(), Some(before.clone()));
+
+        replace("/spec/topology/version", json!(NEXT));
+        scene
+            .until("the Cluster to name the missing image", async || {
+                let cluster = scene.get("cluster", &scene.name);
+                let conditions = cluster["status"]["conditions"].as_array()?;
+                let found = conditions.iter().find(|one| one["type"] == "TopologyReconciled")?;
+                let message = found["message"].as_str()?;
+                (found["status"] == "False" && message.contains("has no image of v1.34.0")).then_some(())
+            })
+            .await;
+        assert_eq!(template_of_control_plane(), Some(before));
+
+        let cluster = scene.get("cluster", &scene.name);
+        let variables = cluster["spec"]["topology"]["variables"].as_array().unwrap();
+        let place = variables.iter().position(|variable| variable["name"] == "images").unwrap();
+        let images = json!({(KUBERNETES): IMAGE, (NEXT): NEXT_IMAGE});
+        replace(&format!("/spec/topology/variables/{place}/value"), images);
+        let next = (NEXT.to_owned(), NEXT_IMAGE.to_owned());
+        scene
+            .until("the control plane to have version and image", async || {
+                (template_of_control_plane()? == next).then_some(())
+            })
+            .await;
         scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
     });
 }

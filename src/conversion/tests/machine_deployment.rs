@@ -263,3 +263,14 @@ fn lists_are_taken_apart() {
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": capi_deployment() });
     assert_eq!(to_native(&[list]), to_native(&capi_deployment()));
 }
+
+/// MCM counts a machine as available once its Node is ready.
+#[rstest]
+#[case(json!(300), true)]
+#[case(json!(0), false)]
+fn the_time_that_mcm_does_not_wait_is_reported(#[case] seconds: Value, #[case] expected: bool) {
+    let mut given = capi_deployment();
+    set(&mut given[0], &format!("{TEMPLATE}/minReadySeconds"), seconds);
+    let made = to_native(&given);
+    assert_eq!(lost(&made).contains(&"spec.template.spec.minReadySeconds"), expected, "{made:?}");
+}

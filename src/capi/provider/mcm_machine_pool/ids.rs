@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube::ResourceExt;
 
 use super::Snapshot;
-use mcm_api::machine::Machine;
+use mcm_api::machine::{Machine, MachinePhase};
 pub use mcm_conversion::{VERSION, content_of, provider_id, types::PoolInstance, zone_of};
 
 /// The API server takes objects of 1.5 MiB.
@@ -27,7 +27,8 @@ impl Snapshot {
     pub(super) fn instances(&self) -> Vec<PoolInstance> {
         let has_addresses = self.machines.len() <= MOST_WITH_ADDRESSES;
         let instance = |(name, machine): (&String, &Arc<Machine>)| PoolInstance {
-            name: name.clone(),
+            instance_name: name.clone(),
+            ready: machine.phase() == MachinePhase::Running,
             provider_id: self.id_of(machine).unwrap_or_default(),
             addresses: machine
                 .status

@@ -36,6 +36,12 @@ use mcm_api::{load_balancer::LoadBalancer, wire::is_zero};
         description = "Whether the infrastructure of the cluster is complete."
     ),
     printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "Whether all conditions hold."
+    ),
+    printcolumn(
         name = "Endpoint",
         type_ = "string",
         json_path = ".spec.controlPlaneEndpoint.host",

@@ -55,6 +55,12 @@ use mcm_api::{
         description = "Whether the VM exists."
     ),
     printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "Whether the VM exists and all conditions hold."
+    ),
+    printcolumn(
         name = "Phase",
         type_ = "string",
         json_path = ".status.phase",

@@ -125,7 +125,9 @@ pub struct MCMMachinePoolStatus {
 #[serde(default, rename_all = "camelCase")]
 pub struct PoolInstance {
     /// Name of the MCM Machine.
-    pub name: String,
+    pub instance_name: String,
+    /// Whether the VM runs and its Node is ready.
+    pub ready: bool,
     /// ID of the VM, as its Node has it.
     #[serde(rename = "providerID", skip_serializing_if = "is_zero")]
     pub provider_id: String,

@@ -136,6 +136,10 @@ pub struct CapiManagerOptions {
     #[arg(help_heading = "HTTP endpoints", long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
+    /// Flags of Cluster API Operator.
+    #[command(flatten)]
+    pub operator: OperatorOptions,
+
     /// Drivers.
     #[command(flatten)]
     pub driver: DriverOptions,
@@ -155,4 +159,57 @@ impl CapiManagerOptions {
         let (cert, key) = (self.tls_cert_file.clone()?, self.tls_private_key_file.clone()?);
         Some(CertificateFiles { cert, key })
     }
+}
+
+/// Flags that Cluster API Operator passes to each provider whose object sets them. A flag that is not known would end the pod.
+#[derive(Args, Clone, Debug, Default, PartialEq)]
+#[command(next_help_heading = "Cluster API Operator")]
+pub struct OperatorOptions {
+    /// Accepted and ignored: metrics are at --diagnostics-address
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics_bind_addr: Option<String>,
+
+    /// Accepted and ignored: there is no profiler
+    #[arg(long, value_name = "ADDRESS")]
+    pub profiler_address: Option<String>,
+
+    /// Accepted and ignored: there are no feature gates
+    #[arg(long, value_name = "LIST")]
+    pub feature_gates: Option<String>,
+
+    /// Accepted and ignored: there are no webhooks
+    #[arg(long, value_name = "HOST")]
+    pub webhook_host: Option<String>,
+
+    /// Accepted and ignored: there are no webhooks
+    #[arg(long, value_name = "PORT")]
+    pub webhook_port: Option<String>,
+
+    /// Accepted and ignored: there are no webhooks
+    #[arg(long, value_name = "FOLDER")]
+    pub webhook_cert_dir: Option<String>,
+
+    /// Accepted and ignored: the Lease has a fixed name
+    #[arg(long, value_name = "NAME")]
+    pub leader_election_id: Option<String>,
+
+    /// Accepted and ignored: set --concurrency
+    #[arg(long, value_name = "COUNT")]
+    pub max_concurrent_reconciles: Option<String>,
+
+    /// Accepted and ignored: set --concurrency
+    #[arg(long, value_name = "COUNT")]
+    pub mcmcluster_concurrency: Option<String>,
+
+    /// Accepted and ignored: set --concurrency
+    #[arg(long, value_name = "COUNT")]
+    pub mcmmachine_concurrency: Option<String>,
+
+    /// Accepted and ignored: set --concurrency
+    #[arg(long, value_name = "COUNT")]
+    pub mcmmachinepool_concurrency: Option<String>,
+
+    /// Accepted and ignored: set --concurrency
+    #[arg(long, value_name = "COUNT")]
+    pub mcmmachinetemplate_concurrency: Option<String>,
 }

@@ -419,3 +419,29 @@ fn a_simulated_cloud_is_reached_by_http(#[case] text: &str, #[case] is_accepted:
     assert_eq!(value::simulated_place(text).is_ok(), is_accepted);
     assert_eq!(value::simulated_place("embedded"), Ok(SimulatedPlace::Embedded));
 }
+
+/// Cluster API Operator passes them where the object of the provider sets them.
+#[rstest]
+fn a_flag_of_cluster_api_operator_ends_no_pod(
+    #[values(
+        "--metrics-bind-addr=:8080",
+        "--profiler-address=localhost:6060",
+        "--feature-gates=MachinePool=true,ClusterTopology=true",
+        "--webhook-host=0.0.0.0",
+        "--webhook-port=9443",
+        "--webhook-cert-dir=/tmp/certs",
+        "--leader-election-id=x",
+        "--max-concurrent-reconciles=10",
+        "--mcmcluster-concurrency=10",
+        "--mcmmachine-concurrency=10",
+        "--mcmmachinepool-concurrency=10",
+        "--mcmmachinetemplate-concurrency=10",
+        "--sync-period=30s"
+    )]
+    flag: &str,
+) {
+    let McmCommand::CapiManager(options) = parse(&["capi-manager", flag]) else { panic!("{flag}") };
+    let McmCommand::CapiManager(without) = parse(&["capi-manager"]) else { panic!("no flag") };
+    let (operator, sync_period) = (without.operator.clone(), without.sync_period);
+    assert_eq!(CapiManagerOptions { operator, sync_period, ..*options }, *without, "nothing else changes");
+}

@@ -35,7 +35,10 @@ fn a_pool_shows_its_vms_as_nodes_name_them() {
     world.pass();
     assert_eq!(world.ids(), ["simulated:///r/p-0", "simulated:///r/p-1", "simulated:///r/p-2"]);
     let status = world.status();
-    assert_eq!((status.replicas, status.instances.len(), status.instances[0].name.as_str()), (Some(3), 3, "p-0"));
+    assert_eq!(
+        (status.replicas, status.instances.len(), status.instances[0].instance_name.as_str()),
+        (Some(3), 3, "p-0")
+    );
     assert_eq!(world.condition("Ready"), "True Provisioned");
     let before = world.log.len();
     world.pass();
@@ -53,9 +56,17 @@ fn a_pool_shows_addresses_and_versions_of_its_vms() {
     let shown = serde_json::to_value(&world.status().instances).unwrap();
     assert_eq!(
         shown[1],
-        json!({ "name": "p-1", "providerID": "simulated:///r/p-1", "addresses": addresses, "version": "v1.33.0" })
+        json!({
+            "instanceName": "p-1", "ready": true, "providerID": "simulated:///r/p-1", "addresses": addresses,
+            "version": "v1.33.0",
+        })
     );
-    assert_eq!(shown[0], json!({ "name": "p-0", "providerID": "simulated:///r/p-0", "version": "v1.33.0" }));
+    let first =
+        json!({ "instanceName": "p-0", "ready": true, "providerID": "simulated:///r/p-0", "version": "v1.33.0" });
+    assert_eq!(shown[0], first);
+    world.set_native("p-0", &json!({ "status": { "currentStatus": { "phase": "Unknown" } } }));
+    world.pass();
+    assert!(!world.status().instances[0].ready, "its Node is not ready");
 }
 
 /// P1, trap T1: the form of the Node, with the zone of the machine's class, not the zone of the pool's current class.
