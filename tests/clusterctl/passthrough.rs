@@ -9,7 +9,6 @@ use crate::{
     load_balancer::{Balanced, last},
     replacement::{MACHINES, StaticPods, add_etcd, replace_template, with_external_etcd},
     scene::{Scene, condition},
-    simulation::Simulation,
     world::{World, play},
 };
 
