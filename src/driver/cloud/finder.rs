@@ -140,6 +140,10 @@ mod tests {
                 Some(_) => VmOwnership::Foreign,
             }
         }
+
+        fn owner(&self) -> Option<&str> {
+            None
+        }
     }
 
     const WANTED: MachineIdentity<'static> = MachineIdentity { name: "m", uid: "u" };

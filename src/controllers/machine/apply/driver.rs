@@ -112,7 +112,10 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use mcm_driver::{cloud::VmCreations, testing::FakeDriver};
+    use mcm_driver::{
+        cloud::{CreationLedger, VmCreations},
+        testing::FakeDriver,
+    };
     use mcm_runtime::fence::LeaseFence;
 
     #[tokio::test(start_paused = true)]
