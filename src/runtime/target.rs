@@ -374,13 +374,11 @@ impl CellTargets {
         self.all().iter().for_each(|target| target.start(followed, self.need()));
     }
 
-    /// Clusters that come and go while the cell runs do not decide whether the process is ready.
+    /// Clusters that come and go while the cell runs, and each of several, do not decide whether the process is ready.
     fn need(&self) -> trust::CacheNeed {
         match self.assignment {
-            TargetAssignment::Rule => trust::CacheNeed::Optional,
-            TargetAssignment::None | TargetAssignment::One(_) | TargetAssignment::Namespace => {
-                trust::CacheNeed::Required
-            }
+            TargetAssignment::Rule | TargetAssignment::Namespace => trust::CacheNeed::Optional,
+            TargetAssignment::None | TargetAssignment::One(_) => trust::CacheNeed::Required,
         }
     }
 
@@ -534,8 +532,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_targets_that_the_cell_was_started_with_decide_whether_the_process_is_ready() {
-        for (assignment, problems) in [(TargetAssignment::One(TargetId::only()), 1), (TargetAssignment::Rule, 0)] {
+    async fn only_the_one_target_of_a_cell_decides_whether_the_process_is_ready() {
+        let one = TargetAssignment::One(TargetId::only());
+        for (assignment, problems) in [(one, 1), (TargetAssignment::Rule, 0), (TargetAssignment::Namespace, 0)] {
             let (targets, caches) = (CellTargets::new(assignment, cache), Arc::new(trust::CacheRegistry::default()));
             targets.start(String::new(), &caches);
             let target = targets.connect(&TargetId::only(), &TargetClients::one(&away()));

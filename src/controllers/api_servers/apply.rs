@@ -1,9 +1,10 @@
 //! Probes API servers, and stores the results for all kinds.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use super::{Action, ApiServerId, ProbeResults, Snapshot};
 use mcm_api::machine::Machine;
@@ -26,7 +27,13 @@ use mcm_runtime::{
 /// The object that probes read. It does not exist; the name is the reference's.
 const NAME: &str = "dummy_name";
 
-type ApiServersHandler = dyn Fn(&ApiServers) + Send + Sync;
+/// Time limit of a probe: one API server that does not answer delays the results of all others for so long.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// API servers that froze or unfroze Machines.
+pub(crate) struct FrozenServers(pub Vec<ApiServerId>);
+
+type ApiServersHandler = dyn Fn(&FrozenServers) + Send + Sync;
 
 /// The results of probes of the API servers of a cell.
 #[derive(Default)]
@@ -36,8 +43,8 @@ pub(crate) struct ApiServers {
 }
 
 impl ApiServers {
-    /// Calls `handler` when Machines have to be frozen or unfrozen.
-    pub fn on_change(&self, handler: impl Fn(&Self) + Send + Sync + 'static) {
+    /// Calls `handler` when Machines have to be frozen or unfrozen, with the API servers that are the reason.
+    pub fn on_change(&self, handler: impl Fn(&FrozenServers) + Send + Sync + 'static) {
         self.handlers.add(Box::new(handler));
     }
 
@@ -63,12 +70,12 @@ impl ApiServers {
 
     fn set(&self, known: BTreeMap<ApiServerId, ApiServerHealth>) {
         let before = std::mem::replace(&mut *self.known.lock(), known.clone());
-        let mut is_changed = false;
+        let mut changed = FrozenServers(Vec::new());
         for (server, health) in &known {
             if before.get(server).is_some_and(|before| before.is_frozen) == health.is_frozen {
                 continue;
             }
-            is_changed = true;
+            changed.0.push(server.clone());
             match &health.failing {
                 Some((since, error)) => {
                     tracing::warn!(%server, %since, error, "API server unreachable, machines frozen")
@@ -76,8 +83,8 @@ impl ApiServers {
                 None => tracing::info!(%server, "API server reachable, machines unfrozen"),
             }
         }
-        if is_changed {
-            self.handlers.each(|handler| handler(self));
+        if !changed.0.is_empty() {
+            self.handlers.each(|handler| handler(&changed));
         }
     }
 }
@@ -122,15 +129,22 @@ impl PlanExecutor for ApiServerProber {
 impl ApiServerProber {
     async fn probe_all(&self) -> ProbeResults {
         let targets = self.targets.all().into_iter().map(|target| async move {
-            let answer = target.nodes.api("").get_opt(NAME).await;
-            (ApiServerId::Target(target.id.to_string()), answer.map(drop).map_err(|error| chain(&error)))
+            let answer = probe(target.nodes.api("").get_opt(NAME)).await;
+            (ApiServerId::Target(target.id.to_string()), answer)
         });
         let control = async {
-            let answer = self.machines.api(&self.namespace).get_opt(NAME).await;
-            (ApiServerId::Control, answer.map(drop).map_err(|error| chain(&error)))
+            let answer = probe(self.machines.api(&self.namespace).get_opt(NAME)).await;
+            (ApiServerId::Control, answer)
         };
         let (mut results, control) = futures::join!(join_all(targets), control);
         results.push(control);
         results.into_iter().collect()
+    }
+}
+
+async fn probe<T>(read: impl Future<Output = kube::Result<T>>) -> Result<(), String> {
+    match timeout(LIMIT, read).await {
+        Ok(answer) => answer.map(drop).map_err(|error| chain(&error)),
+        Err(_) => Err(format!("no response within {} s", LIMIT.as_secs())),
     }
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use mcm_rules::safety::api_server::{ApiServerHealth, ProbeTiming};
 
-pub(crate) use apply::ApiServers;
+pub(crate) use apply::{ApiServers, FrozenServers};
 pub(crate) use register::KIND;
 
 /// An API server.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::KIND;
 use crate::{
     machine,
-    testing::{Fate, Leading, Wire, settings, until},
+    testing::{Fate, Leading, Standby, Wire, settings, until},
 };
 
 const CONTROL: &str = "GET machines/dummy_name";
@@ -38,6 +39,34 @@ async fn an_api_server_that_does_not_answer_freezes_machines_until_it_does() {
         let took = until("they are not", || !is_frozen(&leading)).await;
         assert!(took <= Duration::from_secs(7), "{probe}: {took:?}");
     }
+}
+
+fn adds(leading: &Leading) -> String {
+    let text = leading.metrics.render();
+    let line = text.lines().find(|line| line.starts_with("mcm_workqueue_adds_total{name=\"machine\"}")).unwrap();
+    line.to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_target_delays_no_other_and_wakes_no_machine_of_another() {
+    let (wire, here, away) = (Wire::new(), Wire::new(), Wire::new());
+    let machine = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": {"name": "m", "namespace": "shoot"},
+        "spec": {"class": {"kind": "MachineClass", "name": "missing"}},
+    });
+    wire.put::<Value>("machines/m", &machine);
+    let named = [("here", &here), ("away", &away)];
+    let leading = Standby::start_with_targets(&wire, &[KIND, machine::KIND], &settings(), &named).lead();
+    until("both answer", || here.count(TARGET) == 1 && away.count(TARGET) == 1).await;
+    sleep(Duration::from_secs(10)).await;
+    let before = adds(&leading);
+    away.judge(|request| if request == TARGET { Fate::Silent } else { Fate::Answered });
+    until("machines are frozen", || is_frozen(&leading)).await;
+    assert_eq!(adds(&leading), before, "the machine is in another target");
+
+    here.judge(|request| if request == TARGET { Fate::Unavailable } else { Fate::Answered });
+    let took = until("its machine is woken", || adds(&leading) != before).await;
+    assert!(took <= Duration::from_secs(60 + 30 + 6 + 3 * 10), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

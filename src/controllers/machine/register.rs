@@ -22,7 +22,12 @@ use mcm_runtime::{
 };
 use {
     crate as controllers,
-    crate::{Kind, Settings, api_servers::ApiServers, machine_class, node, secret::MetadataOfSecret},
+    crate::{
+        Kind, Settings,
+        api_servers::{ApiServerId, FrozenServers},
+        machine_class, node,
+        secret::MetadataOfSecret,
+    },
 };
 
 pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
@@ -59,7 +64,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     ports.targets.on_node_change(enqueue.within(of_changed_node));
     measure_freezes(builder, &ports);
     // Decisions about the Nodes of this target, and postponed ones, have to be made again.
-    ports.servers.on_change(enqueue.on(all));
+    ports.servers.on_change(enqueue.on(of_servers));
     ports.targets.on_trust_change(enqueue.within(of_target));
 }
 
@@ -131,8 +136,16 @@ fn callable(machines: impl Iterator<Item = Arc<Machine>>) -> Vec<Key> {
     machines.filter(|machine| may_call_driver(machine)).map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
-fn all(ports: &MachineContext, _: &ApiServers) -> Vec<Key> {
-    ports.machines.cache.all().iter().map(|machine| Key::from_meta(&machine.metadata)).collect()
+/// The Machines that depend on these API servers.
+fn of_servers(ports: &MachineContext, servers: &FrozenServers) -> Vec<Key> {
+    let depends_on_all = servers.0.contains(&ApiServerId::Control);
+    let is_target = |target: &TargetCluster| servers.0.contains(&ApiServerId::Target(target.id.to_string()));
+    let depends = |machine: &Arc<Machine>| {
+        depends_on_all
+            || matches!(ports.targets.target_for(&machine.metadata), TargetOf::Known(target) if is_target(&target))
+    };
+    let all = ports.machines.cache.all();
+    all.iter().filter(|machine| depends(machine)).map(|machine| Key::from_meta(&machine.metadata)).collect()
 }
 
 fn of_target(ports: &MachineContext, target: &TargetCluster, _: &CacheTrust) -> Vec<Key> {

@@ -27,6 +27,8 @@ pub(crate) enum Fate {
     /// The request is not executed, and its caller cannot find out.
     Unavailable,
     Refused,
+    /// Never answered.
+    Silent,
 }
 
 type Judge = Box<dyn FnMut(&str) -> Fate + Send>;
@@ -46,6 +48,7 @@ impl NetworkModel for Judged {
             Fate::Lost => DeliveryOutcome::LostAfter,
             Fate::Unavailable => DeliveryOutcome::Refused(503),
             Fate::Refused => DeliveryOutcome::Refused(403),
+            Fate::Silent => DeliveryOutcome::Silent,
         };
         network::CallDelivery { there: std::time::Duration::ZERO, back: std::time::Duration::ZERO, outcome }
     }
