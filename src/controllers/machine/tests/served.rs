@@ -169,6 +169,32 @@ async fn a_lease_that_another_takes_ends_the_work_in_its_namespace_and_in_no_oth
     until("the set has its size", || wire.len("machines") == 3).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_leases_of_a_namespace_without_objects_are_released() {
+    let (wire, cloud) = (world(), CountingCloud::new());
+    wire.put::<Value>("machinesets/pool", &json!({"spec": {"replicas": 0}}));
+    let _leading = lead_beside(&wire, &cloud);
+    let are = |expected: fn(&str) -> bool| {
+        [SETS_LEASE, MACHINES_LEASE].iter().all(|lease| holder(&wire, lease).is_some_and(|name| expected(&name)))
+    };
+    until("the leases are held", || are(|name| name.starts_with("mcm-cell-"))).await;
+    sleep(LONG).await;
+    assert!(are(|name| name.starts_with("mcm-cell-")), "there are objects");
+    wire.remove("machinesets/pool");
+    wire.remove("machineclasses/c");
+    until("the leases are released", || are(str::is_empty)).await;
+    // They are acquired again for new objects.
+    let set = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet", "metadata": {"name": "next", "namespace": "shoot"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"pool": "a"}}, "template": {
+            "metadata": {"labels": {"pool": "a"}}, "spec": {"class": {"kind": "MachineClass", "name": "c"}},
+        }},
+    });
+    wire.put::<Value>("machinesets/next", &set);
+    let took = until("a machine is created", || wire.len("machines") == 1).await;
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
 /// Sets the replicas of the Deployment; `None` deletes it.
 fn turn(wire: &Wire, replicas: Option<u32>) {
     match replicas {
