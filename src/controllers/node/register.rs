@@ -3,10 +3,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use k8s_openapi::api::core::v1::NodeCondition;
+use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::{GoneNode, apply::NodeReconciler};
-use mcm_api::{machine::Machine, node::Node};
+use mcm_api::{
+    machine::Machine,
+    node::{Node, NodeStatus},
+};
 use mcm_rules::{plan::SubjectRef, safety::node_claim::NodeClaim};
 use mcm_runtime::{
     cache::{Key, ObjectChange},
@@ -115,15 +118,129 @@ impl DeletionTracker {
     }
 }
 
-/// A heartbeat does not count as a change.
+/// A heartbeat does not count as a change. Most changes are heartbeats, so nothing is copied.
 pub fn is_relevant(change: &ObjectChange<Node>) -> bool {
-    let without_heartbeat = |node: &Arc<Node>| {
-        let mut node = Node::clone(node);
-        node.metadata.resource_version = None;
-        for condition in &mut node.status.conditions {
-            *condition = NodeCondition { last_heartbeat_time: None, ..condition.clone() };
-        }
-        node
+    let is_news = match (&change.old, &change.new) {
+        (Some(old), Some(new)) => !is_heartbeat(old, new),
+        (old, new) => old.is_some() != new.is_some(),
     };
-    change.gone || change.old.as_ref().map(without_heartbeat) != change.new.as_ref().map(without_heartbeat)
+    change.gone || is_news
+}
+
+/// Whether two states of a Node differ in nothing but versions and the times of heartbeats.
+fn is_heartbeat(old: &Node, new: &Node) -> bool {
+    let Node { metadata, spec, status } = old;
+    let NodeStatus { conditions, capacity, volumes_attached } = status;
+    *spec == new.spec
+        && *capacity == new.status.capacity
+        && *volumes_attached == new.status.volumes_attached
+        && is_same_metadata(metadata, &new.metadata)
+        && conditions.len() == new.status.conditions.len()
+        && conditions.iter().zip(&new.status.conditions).all(|(old, new)| is_same_condition(old, new))
+}
+
+fn is_same_condition(old: &NodeCondition, new: &NodeCondition) -> bool {
+    let NodeCondition { last_heartbeat_time: _, last_transition_time, message, reason, status, type_ } = old;
+    *type_ == new.type_
+        && *status == new.status
+        && *reason == new.reason
+        && *message == new.message
+        && *last_transition_time == new.last_transition_time
+}
+
+fn is_same_metadata(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    let ObjectMeta {
+        annotations,
+        creation_timestamp,
+        deletion_grace_period_seconds,
+        deletion_timestamp,
+        finalizers,
+        generate_name,
+        generation,
+        labels,
+        managed_fields,
+        name,
+        namespace,
+        owner_references,
+        resource_version: _,
+        self_link,
+        uid,
+    } = old;
+    *uid == new.uid
+        && *generation == new.generation
+        && *labels == new.labels
+        && *annotations == new.annotations
+        && *finalizers == new.finalizers
+        && *deletion_timestamp == new.deletion_timestamp
+        && *deletion_grace_period_seconds == new.deletion_grace_period_seconds
+        && *owner_references == new.owner_references
+        && *managed_fields == new.managed_fields
+        && *creation_timestamp == new.creation_timestamp
+        && (name, namespace, generate_name, self_link)
+            == (&new.name, &new.namespace, &new.generate_name, &new.self_link)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::merge;
+
+    fn node(change: &Value) -> Node {
+        let mut node = json!({
+            "metadata": {
+                "name": "n", "uid": "u", "resourceVersion": "1", "generation": 1, "labels": {"a": "b"},
+                "annotations": {"c": "d"}, "finalizers": ["f"], "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"providerID": "cloud:///1", "taints": [{"key": "k", "effect": "NoSchedule"}]},
+            "status": {
+                "capacity": {"cpu": "4"}, "volumesAttached": [{"name": "v"}],
+                "conditions": [condition(&json!({}))],
+            },
+        });
+        merge(&mut node, change);
+        serde_json::from_value(node).unwrap()
+    }
+
+    fn condition(change: &Value) -> Value {
+        let mut condition = json!({
+            "type": "Ready", "status": "True", "reason": "r", "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+        });
+        merge(&mut condition, change);
+        condition
+    }
+
+    fn of_condition(change: &Value) -> Value {
+        json!({"status": {"conditions": [condition(change)]}})
+    }
+
+    #[rstest]
+    #[case::nothing(json!({}), false)]
+    #[case::a_heartbeat(of_condition(&json!({"lastHeartbeatTime": "2026-01-01T00:05:00Z"})), false)]
+    #[case::a_version(json!({"metadata": {"resourceVersion": "2"}}), false)]
+    #[case::a_status(of_condition(&json!({"status": "Unknown"})), true)]
+    #[case::a_transition(of_condition(&json!({"lastTransitionTime": "2026-01-01T00:05:00Z"})), true)]
+    #[case::a_reason(of_condition(&json!({"reason": "s"})), true)]
+    #[case::a_message(of_condition(&json!({"message": "n"})), true)]
+    #[case::another_type(of_condition(&json!({"type": "Disk"})), true)]
+    #[case::fewer_conditions(json!({"status": {"conditions": []}}), true)]
+    #[case::capacity(json!({"status": {"capacity": {"cpu": "8"}}}), true)]
+    #[case::volumes(json!({"status": {"volumesAttached": []}}), true)]
+    #[case::taints(json!({"spec": {"taints": []}}), true)]
+    #[case::a_cordon(json!({"spec": {"unschedulable": true}}), true)]
+    #[case::labels(json!({"metadata": {"labels": {"a": "c"}}}), true)]
+    #[case::annotations(json!({"metadata": {"annotations": {"c": "e"}}}), true)]
+    #[case::finalizers(json!({"metadata": {"finalizers": []}}), true)]
+    #[case::a_deletion(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:05:00Z"}}), true)]
+    #[case::another_node(json!({"metadata": {"uid": "v"}}), true)]
+    fn a_node_is_news_with_everything_but_heartbeats(#[case] change: Value, #[case] expected: bool) {
+        let between = |old, new| is_relevant(&ObjectChange::between(old, new));
+        let (old, new) = (node(&json!({})), node(&change));
+        assert_eq!(between(Some(old.clone()), Some(new.clone())), expected);
+        assert_eq!(between(Some(new), Some(old.clone())), expected);
+        assert!(between(None, Some(old.clone())) && between(Some(old), None));
+    }
 }
