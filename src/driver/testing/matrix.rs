@@ -107,7 +107,7 @@ pub const fn look_up(vms: usize) -> [Outcome; CASES.len()] {
 }
 
 /// The fault of a case.
-fn fault_of<W: World>(case: Case) -> Fault {
+pub fn fault_of<W: World>(case: Case) -> Fault {
     match case {
         Case::LostAnswer => Fault::LostAnswer,
         Case::ServerError => Fault::Status(503),

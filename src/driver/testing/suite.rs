@@ -108,7 +108,6 @@ macro_rules! driver_suite {
         $crate::driver_suite! { $world:
             a_call_that_is_dropped_does_not_lose_its_vm
             a_vm_of_the_reference_is_found_by_its_name_and_adopted
-            an_answer_without_end_is_given_up
             an_orphan_is_deleted_by_its_name_and_id_alone
             each_of_two_hundred_machines_gets_one_vm_although_every_tenth_answer_is_lost
             an_initialization_is_refused_where_there_is_none

@@ -12,6 +12,7 @@ mod inspect;
 mod metrics;
 mod recorded;
 mod requests;
+mod suite;
 mod target_groups;
 mod templates;
 mod user_data_store;

@@ -83,4 +83,5 @@ impl suite::World for World {
 driver_suite!(World);
 driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
+    an_answer_without_end_is_given_up
 }

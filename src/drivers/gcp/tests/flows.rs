@@ -11,7 +11,7 @@ use super::{
 };
 use mcm_driver::{Code, ListedVm, MachineRequest, interface::Driver};
 
-fn id(name: &str) -> String {
+pub(super) fn id(name: &str) -> String {
     format!("gce:///my-project/{ZONE}/{name}")
 }
 
@@ -120,18 +120,6 @@ async fn a_vm_that_is_still_provisioned_is_not_there_yet_unless_it_is_known() {
     world.driver.status(&with_id(request.clone(), &id("a"))).await.expect("it was there before, and starts again");
     assert_eq!(code(world.driver.create(&request).await), Code::Unavailable, "its request is not ours to repeat");
     assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn a_vm_of_the_reference_is_found_by_its_name_and_adopted() {
-    let world = World::new().await;
-    world.put("a", "RUNNING");
-    let request = world.request("a");
-    world.driver.status(&request).await.unwrap();
-    assert_eq!(world.driver.create(&request).await.unwrap().provider_id, id("a"));
-    assert_eq!(world.gce.lock().inserts, 0);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[rstest]
@@ -410,11 +398,4 @@ async fn a_class_of_another_provider_is_refused() {
     assert_eq!(code(world.driver.delete(&request).await), Code::InvalidArgument);
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::InvalidArgument);
     assert!(world.gce.lock().sent.is_empty());
-}
-
-#[tokio::test]
-async fn vms_are_not_initialized() {
-    let world = World::new().await;
-    assert!(!world.driver.capabilities().initialize);
-    assert_eq!(code(world.driver.initialize(&world.request("a")).await), Code::Unimplemented);
 }

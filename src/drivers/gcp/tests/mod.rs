@@ -14,6 +14,7 @@ mod pauses;
 mod recorded;
 mod requests;
 mod secrets;
+mod suite;
 mod templates;
 
 use std::{sync::Arc, time::Duration};

@@ -72,9 +72,10 @@ impl suite::World for World {
 
 driver_suite!(World);
 driver_suite! { World:
-    a_throttled_creation_is_repeated_within_the_call
     a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice
     a_deletion_waits_for_the_request_of_a_dropped_call
+    a_throttled_creation_is_repeated_within_the_call
+    an_answer_without_end_is_given_up
     an_unknown_outcome_pauses_the_calls_of_controllers
     each_call_has_its_answer_to_two_vms
     machines_that_wait_together_share_their_look_ups

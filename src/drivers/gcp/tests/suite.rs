@@ -1,0 +1,110 @@
+//! The suite of all drivers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mcm_driver::{
+    Driver, MachineRequest, driver_suite,
+    testing::{
+        matrix::Case,
+        server::{Fault, FaultSwitch, Reply},
+        suite::{self, CallNames},
+    },
+};
+
+use super::{World, driver, fake, flows::id, spec};
+
+/// A fault of the suite, in this fake.
+fn fault_of(fault: Fault) -> fake::Fault {
+    match fault {
+        Fault::LostAnswer => fake::Fault::LostAnswer,
+        Fault::TimeOut => fake::Fault::Timeout,
+        Fault::Malformed => fake::Fault::Malformed,
+        Fault::Error(reply) => fake::Fault::Error(reply.body.leak(), reply.status),
+        Fault::Status(status) => fake::Fault::Status(status),
+        other => panic!("the fake has no {other:?}"),
+    }
+}
+
+impl FaultSwitch for World {
+    fn fail(&self, call: &'static str, fault: Fault, times: usize) {
+        let mut gce = self.gce.lock();
+        if call == "zoneOperations.get" {
+            // Single operations are read only without the permission to list them.
+            gce.faults.push(("zoneOperations.list", fake::Fault::Error("forbidden", 403), 9_999));
+        }
+        // Looks at operations have no number of attempts.
+        gce.faults.push((call, fault_of(fault), if times > 9 { 9_999 } else { times }));
+    }
+
+    fn clear(&self) {
+        self.gce.lock().faults.clear();
+    }
+
+    fn calls(&self, call: &str) -> usize {
+        self.gce.lock().bodies(call).len()
+    }
+
+    fn lose_every(&self, _: &'static str, number: usize) {
+        self.gce.lock().lost_every = Some(number);
+    }
+}
+
+#[async_trait]
+impl suite::World for World {
+    const CALLS: CallNames = CallNames {
+        look: "instances.list",
+        look_by_id: "instances.list",
+        create: "instances.insert",
+        delete: "instances.delete",
+    };
+    const SECRETS: &[&str] = &["PRIVATE KEY", "ya29", "hunter2", "eyJ"];
+    /// Keys sign slowly.
+    const SHORT: Duration = Duration::from_secs(3);
+    const MOST_CREATIONS: usize = 300;
+
+    fn error(case: Case) -> Reply {
+        let (name, status) = match case {
+            Case::Throttle => ("rateLimitExceeded", 403),
+            Case::Auth => ("authError", 401),
+            Case::Denied => ("forbidden", 403),
+            Case::StockOut => ("resourcePoolExhausted", 503),
+            Case::Quota => ("quotaExceeded", 403),
+            _ => ("notFound", 404),
+        };
+        Reply { status, body: name.to_owned() }
+    }
+
+    async fn new() -> Self {
+        Self::new().await
+    }
+
+    fn driver_with(&self, attempt: Duration, _: Duration) -> Box<dyn Driver> {
+        Box::new(driver(&self.url, attempt))
+    }
+
+    fn request_with(&self, name: &str, uid: &str) -> MachineRequest {
+        self.request_for(name, uid, spec())
+    }
+
+    fn put_for(&self, name: &str, uid: Option<&str>) -> String {
+        match uid {
+            Some(uid) => self.put_for(name, uid),
+            None => self.put(name, "RUNNING"),
+        }
+        id(name)
+    }
+
+    fn switch(&self) -> &dyn FaultSwitch {
+        self
+    }
+
+    fn vms(&self) -> usize {
+        self.count()
+    }
+}
+
+driver_suite!(World);
+driver_suite! { World:
+    a_throttled_creation_is_repeated_within_the_call
+}
