@@ -14,6 +14,12 @@ const UNTESTED: usize = 0;
 /// Rows that are not implemented.
 const OPEN: usize = 0;
 
+/// The suite of drivers, from the root: what the list of the cases of each driver begins with, and the same in a driver.
+const SUITE: (&str, &str, &str) =
+    ("src/driver/testing/suite.rs", "driver_suite! { $world:\n", "driver_suite! { World:\n");
+/// A driver has all cases of each driver.
+const HAS_SUITE: &str = "driver_suite!(World);";
+
 /// The list of tests that are made for each cloud: what it begins with, and the name of the module of a cloud in it.
 const EVERY_CLOUD: (&str, &str) = ("every_cloud! {", "$cloud");
 
@@ -353,6 +359,8 @@ fn reasons(compatibility: &str) -> BTreeSet<String> {
 /// or `driver::<cloud>`; those below `tests` with the name of their program.
 fn tests_below(root: &Path) -> BTreeSet<String> {
     let crates = crates_of(root).into_iter().map(|(owner, source)| (owner.place(), source));
+    let (suite, begin, of_driver) = SUITE;
+    let common = cases_after(&fs::read_to_string(root.join(suite)).unwrap(), begin);
     let mut found = BTreeSet::new();
     for (place, base) in crates.chain([(Vec::new(), root.join("tests"))]) {
         let mut folders = vec![base.clone()];
@@ -364,16 +372,32 @@ fn tests_below(root: &Path) -> BTreeSet<String> {
                     let file: PathBuf = path.strip_prefix(&base).unwrap().to_owned();
                     let module = [place.clone(), module_of(&file)].concat();
                     let text = fs::read_to_string(&path).unwrap();
-                    found.extend(
-                        tests_in(&text)
-                            .iter()
-                            .map(|test| [&module[..], std::slice::from_ref(test)].concat().join("::")),
-                    );
+                    let of_suite = if text.contains(HAS_SUITE) { common.clone() } else { Vec::new() };
+                    let tests = [tests_in(&text), of_suite, cases_after(&text, of_driver)].concat();
+                    found.extend(tests.into_iter().map(|test| [&module[..], &[test]].concat().join("::")));
                 }
             }
         }
     }
     found
+}
+
+/// The names in a list of cases.
+fn cases_after(text: &str, begin: &str) -> Vec<String> {
+    let list = text.split_once(begin).and_then(|(_, rest)| rest.split_once('}'));
+    list.map_or("", |(list, _)| list).split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn each_driver_of_a_cloud_has_the_suite() {
+    let tests = tests_below(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let drivers = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/drivers")).unwrap();
+    let lacks =
+        |name: &String| !tests.contains(&format!("driver::{name}::tests::suite::without_a_uid_nothing_is_created"));
+    let names = drivers.map(|entry| entry.unwrap().file_name().into_string().unwrap().replace('-', "_"));
+    assert_eq!(names.filter(lacks).collect::<Vec<_>>(), [""; 0]);
+    let text = "a! { World:\n    one\n    two_three\n}\n";
+    assert_eq!(cases_after(text, "a! { World:\n"), ["one", "two_three"]);
 }
 
 /// The tests of a file, once for each cloud if it has a list of these.
