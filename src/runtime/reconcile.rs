@@ -459,7 +459,7 @@ impl<R: KindReconciler> KeyReconciler for ReconcileLoop<R> {
     type Key = R::Key;
 
     async fn handle(&self, key: &R::Key) -> Result<RequeueTime, ReconcileError> {
-        let admitted = match self.parked.admit(key, &self.reconciler.namespaces(key)) {
+        let admitted = match self.parked.admit(key, || self.reconciler.namespaces(key)) {
             Ok(admitted) => admitted,
             Err(obstacle) => {
                 self.park(key, obstacle);
