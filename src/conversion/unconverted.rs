@@ -1,5 +1,5 @@
 //! Workers whose infrastructure mcm does not convert. They stay with their provider; if a file has no others, nothing is
-//! converted, and the user learns why.
+//! converted, and they are refused with the reason.
 
 use serde_json::Value;
 

@@ -82,7 +82,7 @@ fn each_field_of_the_cluster_is_used_listed_or_refused(
             }),
         ]
     };
-    const UNKNOWN: &str = "does not know this field of the cluster";
+    const UNKNOWN: &str = "has no rule for this field of the cluster";
     let mut spec = sample(&schema);
     assert!(spec.as_object().unwrap().len() >= 10, "{spec}");
     let text = converted(&objects(spec.clone()));

@@ -48,7 +48,7 @@ fn no_default_range_meets_another_or_the_default_network_of_a_cloud() {
 }
 
 #[test]
-fn ranges_that_meet_are_seen() {
+fn ranges_that_meet_are_found() {
     assert!(meet("10.128.0.0/12", "10.128.0.0/9") && meet("10.0.0.0/8", "10.0.0.0/16"));
     assert!(!meet("10.96.0.0/12", "10.128.0.0/9"));
 }

@@ -12,7 +12,7 @@ pub enum ClusterFieldEffect {
     Used,
     /// It changes no machine.
     None,
-    /// A user has to see to it.
+    /// A user has to act.
     Reported { reason: &'static str, advice: &'static str },
     /// The class cannot have it.
     Refused { reason: &'static str, advice: &'static str },
@@ -21,7 +21,7 @@ pub enum ClusterFieldEffect {
 /// A field below `spec`, such as `network.subnets`, with everything in it.
 pub type ClusterField = (&'static str, ClusterFieldEffect);
 
-const UNKNOWN: &str = "mcm does not know this field of the cluster, which may change its machines";
+const UNKNOWN: &str = "mcm has no rule for this field of the cluster, which may change its machines";
 
 /// Reports and refuses fields of the cluster. `cluster` is null if it is not among the objects.
 pub fn check(cluster: &Value, tables: &[(&str, &[ClusterField])], report: &mut ConversionReport) {

@@ -300,7 +300,7 @@ struct TemplateUsers {
     cluster: Option<String>,
     zones: Vec<String>,
     version: String,
-    /// An autoscaler may remove all machines of one of them, and does not know their size from annotations.
+    /// An autoscaler may remove all machines of one of them, whose annotations do not have the size of a machine.
     scales_from_zero: bool,
 }
 

@@ -33,7 +33,7 @@ fn a_field_of_the_cluster_that_no_table_has_is_refused(
 ) {
     let made = with_cluster(provider, field, value);
     let reasons: Vec<&str> = made.refusals.iter().map(|one| one.reason.as_str()).collect();
-    assert!(reasons.iter().any(|reason| reason.contains("does not know this field of the cluster")), "{made:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("has no rule for this field of the cluster")), "{made:?}");
 }
 
 #[rstest]

@@ -6,7 +6,7 @@ use crate::cloud::cluster_fields::{ClusterField, ClusterFieldEffect};
 const USED: ClusterFieldEffect = ClusterFieldEffect::Used;
 const NONE: ClusterFieldEffect = ClusterFieldEffect::None;
 const IDENTITY: ClusterFieldEffect = ClusterFieldEffect::Reported {
-    reason: "a class has credentials of its own, and its VMs are in the account of these",
+    reason: "the Secret of a class has the credentials, and the VMs are in their account",
     advice: "use credentials of the account in which the identity has its role",
 };
 

@@ -14,7 +14,7 @@ const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
 const ROLE_TAG: &str = "kubernetes.io/role/";
 const VOLUME_TYPES: [&str; 6] = ["gp2", "gp3", "io1", "st1", "sc1", "standard"];
 
-/// Kubelets whose role EKS does not know are unauthorized.
+/// Kubelets whose role is not mapped in EKS are unauthorized.
 const EKS_ROLE: &str =
     "the provider lets the role of this profile join EKS only for its own templates, so no machine joins";
 const EKS_MAPPING: &str = "create an access entry of type EC2_LINUX for the role, or map it in spec.iamAuthenticatorConfig.mapRoles of the \

@@ -5,7 +5,7 @@ use crate::cloud::cluster_fields::{ClusterField, ClusterFieldEffect};
 const USED: ClusterFieldEffect = ClusterFieldEffect::Used;
 const NONE: ClusterFieldEffect = ClusterFieldEffect::None;
 const CREDENTIALS: ClusterFieldEffect = ClusterFieldEffect::Reported {
-    reason: "a class has credentials of its own",
+    reason: "the Secret of a class has the credentials",
     advice: "use an account with the same rights",
 };
 
