@@ -44,8 +44,8 @@ pub(crate) struct Services {
 
 impl Services {
     /// Each service with its pace.
-    pub fn new(service: impl Fn() -> RestClient) -> Self {
-        Self { compute: service(), network: service(), graph: service(), others: service() }
+    pub fn new(service: impl Fn() -> Result<RestClient, DriverError>) -> Result<Self, DriverError> {
+        Ok(Self { compute: service()?, network: service()?, graph: service()?, others: service()? })
     }
 
     fn client_for(&self, call: &RestCall<'_>) -> &RestClient {

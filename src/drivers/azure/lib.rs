@@ -30,11 +30,10 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Code, Driver, DriverCapabilities, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError,
-    SecretData, SecretPolicy, Vm, VmsByProviderId,
+    Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        HttpClient, HttpLimits, LruCache, MachineIdentity, PollTiming, RequestReporter, RestClient, SecretReader,
-        TlsClientCache, TlsOptions, UserDataLimit, check_provider, idempotency_token, until_done,
+        CloudAccess, CloudDriver, CloudOperations, CloudVm, LoginCache, LruCache, MOST_LOGINS, MachineIdentity,
+        PollTiming, RequestReporter, SecretReader, TlsOptions, UserDataLimit, until_done,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -56,8 +55,6 @@ use self::{
     tokens::{Anonymous, Tokens},
 };
 
-/// More logins than any installation has.
-const MOST_LOGINS: usize = 256;
 /// More Machines than are created at a time.
 const MOST_TURNS: usize = 10_000;
 const USER_DATA_LIMIT: UserDataLimit = UserDataLimit::new("Azure", 65_535);
@@ -70,16 +67,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let access = Access { limits: HttpLimits::default(), uses_proxy: true, secrets: environment.secrets.clone() };
-    Ok(Arc::new(AzureDriver::new(access, patience(), RequestReporter::for_provider(NAME, observer))))
-}
-
-/// How Azure is called.
-#[derive(Clone)]
-struct Access {
-    limits: HttpLimits,
-    uses_proxy: bool,
-    secrets: SecretPolicy,
+    let (access, requests) =
+        (CloudAccess::from_environment(environment), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(AzureVms::new(access, patience(), requests))))
 }
 
 /// How long a change may take. The reference waits as long.
@@ -88,13 +78,10 @@ fn patience() -> PollTiming {
     PollTiming { first: seconds(2), longest: seconds(15), total: seconds(900) }
 }
 
-/// The driver of Azure.
-struct AzureDriver {
+/// The VMs of Azure.
+struct AzureVms {
     pace: PollTiming,
-    access: Access,
-    http: Arc<HttpClient>,
-    connections: TlsClientCache,
-    logins: LruCache<Login, Arc<Services>>,
+    logins: LoginCache<Login, Services>,
     facts: Arc<Facts>,
     running: Running,
     /// Creations of one VM take turns: a second request would change what the first one makes.
@@ -128,35 +115,17 @@ impl Part<'_> {
     }
 }
 
-impl AzureDriver {
-    fn new(access: Access, pace: PollTiming, requests: RequestReporter) -> Self {
+impl AzureVms {
+    fn new(access: CloudAccess, pace: PollTiming, requests: RequestReporter) -> Self {
         Self {
             pace,
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
-            connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            logins: LruCache::new(MOST_LOGINS),
+            logins: LoginCache::new(access, requests),
             facts: facts(),
             running: Running::new(pace.total),
             turns: LruCache::new(MOST_TURNS),
             seen: LruCache::new(MOST_TURNS),
             unreported: Arc::new(LruCache::new(MOST_LOGINS)),
-            access,
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = self.login(class, &spec, secret)?;
-        let services = self.logins.get_or(&login, || self.services(&login))?;
-        let (url, subscription) = (login.api.clone(), login.subscription.clone());
-        let api = Api { services, url, subscription, secret: secret.clone() };
-        let (facts, unreported) = (Arc::clone(&self.facts), Arc::clone(&self.unreported));
-        Ok(Session { spec: Arc::new(spec), scope, login, api, facts, unreported })
     }
 
     fn login(&self, class: &MachineClass, spec: &Spec, secret: &SecretData) -> Result<Login, DriverError> {
@@ -164,20 +133,14 @@ impl AzureDriver {
             let message = format!("providerSpec.cloudConfiguration.name is none of {}", clouds::NAMES.join(", "));
             return Err(DriverError::new(Code::InvalidArgument, message));
         };
-        Login::from_secret(secret, cloud, &self.access.secrets.for_class(class))
+        Login::from_secret(secret, cloud, &self.logins.access.secrets.for_class(class))
     }
 
-    fn services(&self, login: &Login) -> Result<Arc<Services>, DriverError> {
-        let client = self.connections.client(&TlsOptions::default())?;
-        let slowest = self.access.limits.slowest;
-        let authority = login.authority.clone();
-        let host = RestClient::new(&self.http, client.clone(), authority, Box::new(Anonymous), slowest, failure_of);
-        let tokens = Tokens::new(host, login.clone(), self.access.secrets.folders.clone());
-        let service = || {
-            let (client, api) = (client.clone(), login.api.clone());
-            RestClient::new(&self.http, client, api, Box::new(tokens.clone()), slowest, failure_of)
-        };
-        Ok(Arc::new(Services::new(service)))
+    fn services(&self, login: &Login) -> Result<Services, DriverError> {
+        let tls = TlsOptions::default();
+        let host = self.logins.rest(&tls, &login.authority, Box::new(Anonymous), failure_of)?;
+        let tokens = Tokens::new(host, login.clone(), self.logins.access.secrets.folders.clone());
+        Services::new(|| self.logins.rest(&tls, &login.api, Box::new(tokens.clone()), failure_of))
     }
 
     /// Creates the VM of a Machine that has none, after its parts.
@@ -387,38 +350,47 @@ impl AzureDriver {
 }
 
 #[async_trait]
-impl Driver for AzureDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for AzureVms {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "VMs of Azure";
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: true }
-    }
-
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
-    }
-
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let mut spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
+    fn check_secret(&self, mut spec: Spec, class: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
         // The class says so itself.
         spec.cloud = spec.cloud.or(Some(clouds::PUBLIC));
-        let results = [self.login(class, &spec, secret).map(drop), user_data(secret).map(drop)];
-        for error in results.into_iter().filter_map(Result::err) {
-            problems.error("Secret", error.message);
-        }
-        problems
+        problems.secret(self.login(class, &spec, secret));
+        problems.secret(user_data(secret));
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let session = self.session(&request.class, &request.secret)?;
+    /// Machines of a resource group with the same markers are listed for all of its classes.
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        let (scope, _) = (spec.scope().ok()?, other.scope().ok()?);
+        let is_in = other.resource_group.eq_ignore_ascii_case(&scope.resource_group);
+        let keys: Vec<String> = other.tags.keys().map(|key| key.to_ascii_lowercase()).collect();
+        Some(is_in && scope.markers.are_on(keys.iter().map(String::as_str)))
+    }
+
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
+    }
+
+    async fn session(&self, spec: Spec, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let login = self.login(class, &spec, secret)?;
+        let services = self.logins.get_or(&login, || self.services(&login))?;
+        let (url, subscription) = (login.api.clone(), login.subscription.clone());
+        let api = Api { services, url, subscription, secret: secret.clone() };
+        let (facts, unreported) = (Arc::clone(&self.facts), Arc::clone(&self.unreported));
+        Ok(Session { spec: Arc::new(spec), scope, login, api, facts, unreported })
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
         let Some(place) = session.place_of(&request.machine)? else { return Err(no_name(wanted.name)) };
         let target = Target::new(Kind::Vm, place.name);
@@ -426,7 +398,7 @@ impl Driver for AzureDriver {
         let Ok(turn) = self.turns.get_or(&key, || Ok::<_, Infallible>(Arc::default()));
         let _turn = turn.lock().await;
         let made = if self.running.pending_change(&key).is_some() {
-            self.follow(&session, request, &target, Goal::Create).await?
+            self.follow(session, request, &target, Goal::Create).await?
         } else {
             match session.at(&target).await? {
                 Some(vm) if !vm.is_of(wanted, &session.scope) => return Err(of_another(&target)),
@@ -434,9 +406,9 @@ impl Driver for AzureDriver {
                     Stage::Ready => return Ok(session.vm(&vm, place.location)),
                     Stage::Working => {
                         self.running.remember(key, Begun::now(None));
-                        self.follow(&session, request, &target, Goal::Create).await?
+                        self.follow(session, request, &target, Goal::Create).await?
                     }
-                    Stage::Deleting => return Err(self.not_yet(&session, request, &target, Goal::Delete)),
+                    Stage::Deleting => return Err(self.not_yet(session, request, &target, Goal::Delete)),
                     Stage::Failed => match vm.failure().filter(|_| vm.is_starved()) {
                         Some(failure) => Err(session.api.error(&failure, &format!("creation of {target}"))),
                         // It may run all the same, and become a Node.
@@ -451,44 +423,37 @@ impl Driver for AzureDriver {
                         user_data: user_data(&request.secret)?,
                         group_id: session.group_id(),
                     };
-                    self.build(&session, request, &order).await
+                    self.build(session, request, &order).await
                 }
             }
         };
         match made {
-            Ok(()) => Ok(created(&session, place)),
-            Err(error) if error.code == Code::ResourceExhausted => Err(self.give_up(&session, request, error).await),
+            Ok(()) => Ok(created(session, place)),
+            Err(error) if error.code == Code::ResourceExhausted => Err(self.give_up(session, request, error).await),
             Err(error) => Err(error),
         }
     }
 
-    /// [`Code::Unimplemented`]: a VM needs nothing after its creation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "VMs of Azure are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let Some(place) = session.place_of(&request.machine)? else { return Ok(None) };
         let target = Target::new(Kind::Vm, place.name);
         let begun = match self.running.pending_change(&session.key(&target, Goal::Delete)) {
             Some(begun) => Some(begun),
             None => match session.find(&request.machine).await? {
-                Some((_, vm)) => Some(self.begin_deletion(&session, &target, &vm).await?),
+                Some((_, vm)) => Some(self.begin_deletion(session, &target, &vm).await?),
                 None => None,
             },
         };
         if let Some(begun) = begun {
-            self.follow(&session, request, &target, Goal::Delete).await??;
+            self.follow(session, request, &target, Goal::Delete).await??;
             if begun.cascades {
                 return Ok(None);
             }
         }
-        self.delete_parts(&session, request, place.name).await.map(|()| None)
+        self.delete_parts(session, request, place.name).await.map(|()| None)
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
         let machine = &*request.machine;
         let name = MachineIdentity::from_machine(machine).name;
         let absent = |text: &str| Err(DriverError::new(Code::NotFound, format!("machine {name:?} has no VM{text}")));
@@ -499,8 +464,8 @@ impl Driver for AzureDriver {
         let target = Target::new(Kind::Vm, place.name);
         match vm.stage() {
             // Only the creation says why it failed.
-            Stage::Working => Err(self.not_yet(&session, request, &target, Goal::Create)),
-            Stage::Deleting => Err(self.not_yet(&session, request, &target, Goal::Delete)),
+            Stage::Working => Err(self.not_yet(session, request, &target, Goal::Create)),
+            Stage::Deleting => Err(self.not_yet(session, request, &target, Goal::Delete)),
             Stage::Failed if vm.is_starved() => {
                 absent(": Azure had no capacity for it, and the next creation removes its rest")
             }
@@ -508,33 +473,14 @@ impl Driver for AzureDriver {
         }
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let rows = session.api.query(&graph::query(&session.scope)).await?;
-        Ok(graph::machines(&rows, &session.scope, &session.spec.data_disks))
-    }
-
-    /// Machines of a resource group with the same markers are listed for all of its classes.
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [class, other] = [class, other].map(|one| Spec::read(&one.provider_spec, &mut ClassProblems::default()));
-        let (Ok(scope), Ok(_)) = (class.scope(), other.scope()) else { return true };
-        let is_in = |name: &str| name.eq_ignore_ascii_case(&scope.resource_group);
-        let keys: Vec<String> = other.tags.keys().map(|key| key.to_ascii_lowercase()).collect();
-        is_in(&other.resource_group) && scope.markers.are_on(keys.iter().map(String::as_str))
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data(secret).err()).await)
-    }
-
     /// Only the VM is changed: parts are listed only if no VM has them.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let Some((place, vm)) = session.find(&request.machine).await? else {
-            let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(&request.machine).name);
-            return Err(DriverError::new(Code::NotFound, message));
-        };
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        vm: Resource,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let markers = &session.scope.markers;
         let tags = if is_listed {
             let own = session.spec.tags.iter().filter(|(key, _)| is_marker(key, markers));
@@ -544,12 +490,12 @@ impl Driver for AzureDriver {
         } else {
             vm.tags_with(&BTreeMap::new(), &[OWNER_TAG, &markers.cluster, &markers.role])
         };
-        let target = Target::new(Kind::Vm, place.name);
+        let target = Target::new(Kind::Vm, vm.id());
         session.api.set_tags(&session.scope.resource_group, &target, json!(tags)).await
     }
 
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data(secret).err()).await
     }
 }
 

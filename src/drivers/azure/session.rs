@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use mcm_api::machine::Machine;
 use mcm_driver::{
-    Code, DriverError, Vm,
-    cloud::{CloudFailure, CloudVm, LookupCoalescer, LruCache, MachineIdentity, VmOwnership, created_for, known_as},
+    Code, DriverError, Vm, VmsByProviderId,
+    cloud::{CloudFailure, CloudSession, CloudVm, LookupCoalescer, LruCache, MachineIdentity, VmOwnership},
 };
 use serde_json::{Value, json};
 
 use crate::{
     calls::{Api, MarketplaceImage, Plan},
     errors::is_refused,
+    graph,
     login::Login,
     names::{IDS, VM_NAMES, is_vm_name},
     operation::{Operation, Progress},
@@ -94,15 +96,10 @@ impl Session {
     /// The VM of a Machine: by its provider ID or, without an ID, the VM that was created for it.
     pub async fn find<'a>(&'a self, machine: &'a Machine) -> Result<Option<(Place<'a>, Resource)>, DriverError> {
         let Some(place) = self.place_of(machine)? else { return Ok(None) };
-        let wanted = MachineIdentity::from_machine(machine);
-        let found = self.at(&Target::new(Kind::Vm, place.name)).await?;
         let vm = if machine.spec.provider_id.is_empty() {
-            created_for(found, wanted, &self.scope).pop()
+            self.created_for(machine).await?.pop()
         } else {
-            // Only markers tell an orphan from a VM of others with the same name.
-            let is_orphan = wanted.uid.is_empty();
-            let is_ours = |vm: &Resource| !is_orphan || vm.belonging(&self.scope) == VmOwnership::Ours;
-            known_as(found.filter(is_ours), wanted, &self.scope)
+            self.known(machine).await?
         };
         Ok(vm.map(|vm| (place, vm)))
     }
@@ -216,6 +213,44 @@ impl Session {
     /// The beginning of the IDs of resources in the resource group of the class.
     pub fn group_id(&self) -> String {
         format!("/subscriptions/{}/resourceGroups/{}/providers", self.api.subscription, self.scope.resource_group)
+    }
+}
+
+#[async_trait]
+impl CloudSession for Session {
+    type Vm = Resource;
+    type Place = ();
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn place(&self) {}
+
+    async fn with_id(&self, machine: &Machine) -> Result<Vec<Resource>, DriverError> {
+        if machine.spec.provider_id.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Only markers tell an orphan from a VM of others with the same name.
+        let is_orphan = MachineIdentity::from_machine(machine).uid.is_empty();
+        let is_ours = |vm: &Resource| !is_orphan || vm.belonging(&self.scope) == VmOwnership::Ours;
+        Ok(self.named(machine).await?.into_iter().filter(is_ours).collect())
+    }
+
+    /// The VM at the place of a Machine, which its provider ID names if it has one.
+    async fn named(&self, machine: &Machine) -> Result<Vec<Resource>, DriverError> {
+        let Some(place) = self.place_of(machine)? else { return Ok(Vec::new()) };
+        Ok(self.at(&Target::new(Kind::Vm, place.name)).await?.into_iter().collect())
+    }
+
+    /// The Resource Graph also has the parts that are left of VMs.
+    async fn list(&self) -> Result<VmsByProviderId, DriverError> {
+        let rows = self.api.query(&graph::query(&self.scope)).await?;
+        Ok(graph::machines(&rows, &self.scope, &self.spec.data_disks))
+    }
+
+    fn shown(&self, vm: &Resource) -> Vm {
+        self.vm(vm, &self.scope.location)
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
 const MILLI: Duration = Duration::from_millis(1);
 
 /// The driver of a process that began no change.
-fn next(pace: PollTiming) -> crate::AzureDriver {
+fn next(pace: PollTiming) -> mcm_driver::cloud::CloudDriver<crate::AzureVms> {
     let limits =
         HttpLimits { attempt: 20_000 * MILLI, call: 60_000 * MILLI, attempts: 2, pause: MILLI, slowest: 1000.0 };
     driver_of(limits, pace, unmeasured())

@@ -20,13 +20,13 @@ use std::time::Duration;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverGuards, MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudAccess, CloudDriver, HttpLimits, PollTiming, RequestReporter},
     testing::{self as kit, code, secret, server, with_id},
 };
 use serde_json::{Value, json};
 
 use self::fake::{Arm, CLIENT, CLIENT_SECRET, GROUP, IMAGE, LOCATION, SIZE, SUBNET, SUBSCRIPTION, TENANT, VNET};
-use super::{Access, AzureDriver, NAME};
+use super::{AzureVms, NAME};
 
 const CLUSTER: &str = "kubernetes.io-cluster-shoot";
 const ROLE: &str = "kubernetes.io-role-node";
@@ -39,7 +39,7 @@ const OWNER: &str = "team-a";
 struct World {
     arm: server::Shared<Arm>,
     url: String,
-    driver: AzureDriver,
+    driver: CloudDriver<AzureVms>,
 }
 
 impl World {
@@ -111,15 +111,15 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(attempt: Duration, requests: RequestReporter) -> AzureDriver {
+fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<AzureVms> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
     let pace = PollTiming { first: millis(2), longest: millis(5), total: millis(5000) };
     driver_of(limits, pace, requests)
 }
 
-fn driver_of(limits: HttpLimits, pace: PollTiming, requests: RequestReporter) -> AzureDriver {
-    AzureDriver::new(Access { limits, uses_proxy: false, secrets: kit::secret_policy() }, pace, requests)
+fn driver_of(limits: HttpLimits, pace: PollTiming, requests: RequestReporter) -> CloudDriver<AzureVms> {
+    CloudDriver(AzureVms::new(CloudAccess { limits, uses_proxy: false, secrets: kit::secret_policy() }, pace, requests))
 }
 
 /// A class with the fields that a class needs.

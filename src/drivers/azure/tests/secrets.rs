@@ -63,7 +63,7 @@ async fn the_token_file_is_read_for_each_login() {
         crate::login::Login { authority: url.clone(), api: url, ..login }
     };
     for (text, is_accepted) in [(" old-assertion\n", false), (concat!(" assertion-top-secret", "\n"), true)] {
-        let services = world.driver.services(&login(text)).unwrap();
+        let services = world.driver.0.services(&login(text)).unwrap();
         let path = ["subscriptions", SUBSCRIPTION, "resourceGroups", "shoot--a--b"];
         let query = [("api-version", "2021-04-01")];
         let call = mcm_driver::cloud::RestCall::read("test", reqwest::Method::GET, &path).query(&query);
