@@ -346,3 +346,170 @@ fn staying<V: CloudVm>(mut all: Vec<V>) -> Vec<V> {
     all.retain(|vm| !vm.is_leaving());
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cloud::{CloudFailure, VmCreations};
+
+    const SETTLES: Duration = Duration::from_millis(300);
+
+    /// A VM, by the name of its Machine.
+    #[derive(Clone)]
+    struct NamedVm(String);
+
+    impl CloudVm for NamedVm {
+        type Scope = ();
+
+        const REUSES_IDS: bool = false;
+
+        fn id(&self) -> &str {
+            &self.0
+        }
+
+        fn machine_name(&self) -> &str {
+            &self.0
+        }
+
+        fn machine_uid(&self) -> Option<&str> {
+            None
+        }
+
+        fn owner(&self) -> Option<&str> {
+            None
+        }
+
+        fn belonging(&self, (): &()) -> VmOwnership {
+            VmOwnership::Ours
+        }
+    }
+
+    /// A cloud whose list is taken at once, and answered after this time.
+    #[derive(Clone)]
+    struct SlowList(Duration);
+
+    #[async_trait]
+    impl CloudSession for SlowList {
+        type Vm = NamedVm;
+        type Place = ();
+
+        fn scope(&self) -> &() {
+            &()
+        }
+
+        fn place(&self) {}
+
+        async fn with_id(&self, machine: &Machine) -> Result<Vec<NamedVm>, DriverError> {
+            Ok(vec![NamedVm(machine.spec.provider_id.clone())])
+        }
+
+        async fn named(&self, _: &Machine) -> Result<Vec<NamedVm>, DriverError> {
+            tokio::time::sleep(self.0).await;
+            Ok(Vec::new())
+        }
+
+        async fn list(&self) -> Result<VmsByProviderId, DriverError> {
+            Ok(VmsByProviderId::new())
+        }
+
+        fn shown(&self, vm: &NamedVm) -> Vm {
+            Vm { provider_id: vm.0.clone(), ..Vm::default() }
+        }
+    }
+
+    /// A cloud without idempotency tokens, whose creations have no answer.
+    struct TokenlessCloud {
+        creations: VmCreations<NamedVm>,
+        absences: AbsenceCache<()>,
+        list: Duration,
+    }
+
+    #[async_trait]
+    impl CloudOperations for TokenlessCloud {
+        type Spec = ();
+        type Session = SlowList;
+
+        const NAME: &'static str = "tokenless";
+        const VMS: &'static str = "VMs of a cloud without tokens";
+
+        fn read_spec(_: &MachineClass, _: &mut ClassProblems) {}
+
+        fn check_secret(&self, (): (), _: &MachineClass, _: &SecretData, _: &mut ClassProblems) {}
+
+        fn may_list((): &(), (): &()) -> Option<bool> {
+            None
+        }
+
+        fn volume_id(_: &PersistentVolumeSpec) -> Option<String> {
+            None
+        }
+
+        async fn session(&self, (): (), _: &MachineClass, _: &SecretData) -> Result<SlowList, DriverError> {
+            Ok(SlowList(self.list))
+        }
+
+        fn creations(&self) -> Option<&dyn CreationLedger> {
+            Some(&self.creations)
+        }
+
+        fn absences(&self) -> Option<&AbsenceCache<()>> {
+            Some(&self.absences)
+        }
+
+        async fn create(&self, session: &SlowList, request: &MachineRequest) -> Result<Vm, DriverError> {
+            let look = self.look_once(session, request);
+            let lost = async { Err(CloudFailure::NoAnswer) };
+            let error = |failure: &CloudFailure| failure.error("creation", &SecretData::default());
+            Ok(session.shown(&self.creations.run(request, look, lost, error).await?))
+        }
+
+        async fn delete(&self, session: &SlowList, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+            self.find(session, request).await.map(|_| None)
+        }
+
+        async fn tag(&self, _: &SlowList, _: &MachineRequest, _: NamedVm, _: bool) -> Result<(), DriverError> {
+            Ok(())
+        }
+
+        async fn inspect(&self, _: &SlowList, _: &SecretData) -> Vec<ResourceFinding> {
+            Vec::new()
+        }
+    }
+
+    fn request(provider_id: &str) -> MachineRequest {
+        let mut machine = Machine::default();
+        machine.metadata.name = Some("m".to_owned());
+        machine.metadata.uid = Some("u".to_owned());
+        machine.spec.provider_id = provider_id.to_owned();
+        let (machine, class, secret) = (Arc::new(machine), Arc::default(), SecretData::default());
+        MachineRequest { machine, class, secret, owner: String::new(), may_pause: false }
+    }
+
+    fn driver(list: Duration) -> CloudDriver<TokenlessCloud> {
+        CloudDriver(TokenlessCloud { creations: VmCreations::new(SETTLES), absences: AbsenceCache::new(), list })
+    }
+
+    /// The cloud may carry the request out after the list was taken, and before its answer arrives.
+    #[tokio::test]
+    async fn an_absence_counts_only_if_its_look_up_began_after_a_request_was_settled() {
+        let driver = driver(SETTLES + Duration::from_millis(50));
+        let code = |error: DriverError| error.code;
+        assert_eq!(driver.create(&request("")).await.map_err(code), Err(Code::DeadlineExceeded));
+        assert_eq!(driver.status(&request("")).await.map_err(code), Err(Code::Unavailable));
+        assert!(
+            !driver.0.absences.take((), MachineIdentity { name: "m", uid: "u" }),
+            "no creation is spared its look-up"
+        );
+        assert_eq!(driver.delete(&request("")).await.map_err(code), Ok(None), "this look-up began later");
+    }
+
+    #[tokio::test]
+    async fn a_deletion_does_not_succeed_while_a_request_may_have_an_effect() {
+        let driver = driver(Duration::ZERO);
+        driver.create(&request("")).await.unwrap_err();
+        assert_eq!(driver.delete(&request("")).await.unwrap_err().code, Code::Unavailable);
+        assert_eq!(driver.status(&request("id")).await.unwrap().provider_id, "id", "an ID is certain");
+    }
+}
