@@ -206,26 +206,6 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
         };
         running.await
     }
-
-    /// The result of `look` for what exists of a Machine, after the end of a creation that runs. That it is absent counts only if
-    /// no earlier request could be carried out when the look-up began: the cloud may do so while the look-up is under way.
-    ///
-    /// # Errors
-    /// Those of `look`; [`Code::Unavailable`] for an absence that does not count yet.
-    pub async fn find<T>(
-        &self,
-        request: &MachineRequest,
-        look: impl Future<Output = Result<T, DriverError>>,
-        is_absent: impl FnOnce(&T) -> bool,
-    ) -> Result<T, DriverError> {
-        self.settled(&request.machine).await;
-        let certainty = self.certainty(request);
-        let found = look.await?;
-        if is_absent(&found) {
-            certainty?;
-        }
-        Ok(found)
-    }
 }
 
 /// What is known of the creations of Machines, whatever their VMs are.
@@ -372,7 +352,8 @@ mod tests {
 
     /// Looks for a Machine that has no VM.
     async fn absence(creations: &VmCreations<usize>, request: &MachineRequest) -> Result<Option<usize>, DriverError> {
-        creations.find(request, async { Ok(None) }, Option::is_none).await
+        creations.settled(&request.machine).await;
+        creations.certainty(request).map(|()| None)
     }
 
     impl Cloud {
@@ -488,22 +469,6 @@ mod tests {
             creations.run(&request, look, async { Ok(2) }, |failure| failure.error("x", &Default::default())).await;
         assert_eq!(second.map_err(|error| error.code), Err(Code::Unavailable));
         assert_eq!(cloud.create(&creations, &request, Duration::ZERO, None).await, Ok(1));
-    }
-
-    #[tokio::test]
-    async fn an_absence_counts_only_if_its_look_up_began_after_a_request_was_settled() {
-        let (cloud, creations) = (Cloud::default(), VmCreations::new(SETTLES));
-        let first = cloud.create(&creations, &request("", true), Duration::ZERO, Some(CloudFailure::NoAnswer)).await;
-        let request = request(&first.unwrap_err().last_known_state.unwrap(), true);
-        // The list is taken now, and its answer arrives when the request is settled.
-        let late = async {
-            sleep(SETTLES + Duration::from_millis(10)).await;
-            Ok(None::<usize>)
-        };
-        let found = creations.find(&request, late, Option::is_none).await;
-        assert_eq!(found.map_err(|error| error.code), Err(Code::Unavailable));
-        assert_eq!(creations.find(&request, async { Ok(Some(1)) }, Option::is_none).await, Ok(Some(1)), "a VM counts");
-        assert_eq!(absence(&creations, &request).await, Ok(None));
     }
 
     #[tokio::test]
