@@ -22,7 +22,7 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream,
 };
-use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, Resource};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -57,41 +57,12 @@ use super::{
 use mcm_api::backoff::Backoff;
 use mcm_rules::plan::{PlanPreview, SubjectRef};
 
+pub use super::scope::CellScope;
+
 /// Targets whose Nodes are read at the same time when a role begins.
 const TARGETS_AT_ONCE: usize = 32;
 /// Time for the Nodes of one of several targets.
 const NODES_OF_ONE: Duration = Duration::from_secs(5);
-
-/// Selects the objects of the control cluster that belong to a cell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CellScope {
-    /// The objects of one namespace.
-    Namespace(String),
-    /// The objects of all namespaces.
-    All,
-}
-
-impl CellScope {
-    /// The API of a kind for this scope.
-    pub fn api<K>(&self, client: &Client) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        match self {
-            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
-            Self::All => Api::all(client.clone()),
-        }
-    }
-}
-
-impl std::fmt::Display for CellScope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Namespace(namespace) => f.write_str(namespace),
-            Self::All => f.write_str("all namespaces"),
-        }
-    }
-}
 
 /// State that all cells of a process share.
 #[derive(Clone)]

@@ -20,14 +20,10 @@ use parking_lot::Mutex;
 
 use crate::{
     fence::{self, LeaseFence},
-    handlers::HandlerList,
     queue::WorkQueue,
 };
 use claims::NamespaceClaims;
 use switch::DeploymentSwitch;
-
-/// Called with a namespace that may be admitted now.
-type NamespaceHandler = dyn Fn(&str) + Send + Sync;
 
 /// Whether a role of a cell may act in a namespace.
 #[derive(Default)]
@@ -136,5 +132,3 @@ impl<T: Clone + Eq + Hash + std::fmt::Debug + Send + Sync + 'static> ParkedKeys<
         });
     }
 }
-
-type NamespaceHandlers = HandlerList<NamespaceHandler>;

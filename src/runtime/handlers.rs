@@ -36,6 +36,9 @@ impl<F: ?Sized> HandlerList<F> {
     }
 }
 
+/// Handlers that are called with a namespace.
+pub type NamespaceHandlers = HandlerList<dyn Fn(&str) + Send + Sync>;
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};

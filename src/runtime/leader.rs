@@ -11,6 +11,7 @@
 //! The RBAC of the reference grants create, get, watch and update of Leases, so this code uses neither list nor patch. Where
 //! the namespace is being deleted there can be no Lease; `leader/terminating.rs` has the rules for that case.
 
+mod hand_over;
 mod leadership;
 mod standby;
 mod terminating;

@@ -48,6 +48,7 @@ pub mod reconcile;
 pub mod refusal;
 pub mod reload;
 pub mod role;
+pub mod scope;
 pub mod secrets;
 pub mod separate;
 pub mod server_clock;

@@ -20,10 +20,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::NamespaceHandlers;
 use crate::{
     clock::TimeSource,
     fence::LeaseFence,
+    handlers::NamespaceHandlers,
     leader::{InvalidTiming, LeaderElection, LeaseConfig, LeaseLeadership, LeaseTiming},
 };
 

@@ -11,12 +11,12 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::NamespaceHandlers;
 use crate::{
     cache::{Key, ObjectCache, ObjectChange},
-    cell::CellScope,
     fence::LeaseFence,
+    handlers::NamespaceHandlers,
     panics::{self, PanicPlace},
+    scope::CellScope,
     trust::{CacheNeed, CacheRegistry, CacheTrust, WatchTiming},
 };
 

@@ -1,20 +1,16 @@
 //! Acquires the Lease, renews it, and releases it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::PostParams;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout_at};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
 };
 use tracing::{debug, info, warn};
 
-use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm, holder, standby, terminating};
+use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm, hand_over::hand_over, holder, standby, terminating};
 use crate::{
-    dated::DatedObject,
     fence::{ClosingFence, LeaseFence},
     separate::run_in,
-    shutdown,
 };
 
 impl LeaderElection {
@@ -169,35 +165,4 @@ async fn renew(election: &LeaderElection, term: &LeaseTerm) -> Option<LeaseTerm>
         debug!(lease = election.config.name, %refusal, "lease not renewed, retrying");
         sleep(election.config.timing.retry_period).await;
     }
-}
-
-/// Releases the Lease as client-go does, by an empty holder.
-pub(super) async fn hand_over(election: &LeaderElection, term: LeaseTerm) {
-    let LeaseTerm { mut lease, ends_at } = term;
-    let told = lease.clone();
-    let is_lease = lease.metadata.resource_version.is_some();
-    let now = Some(MicroTime(election.clock.now()));
-    let spec = lease.spec.get_or_insert_default();
-    spec.holder_identity = Some(String::new());
-    spec.lease_duration_seconds = Some(1);
-    spec.acquire_time = now.clone();
-    spec.renew_time = now;
-    let name = &election.config.name;
-    let params = PostParams::default();
-    let write = async {
-        let is_gone = |refusal: &LeaseCallError| matches!(refusal, LeaseCallError::Api(kube::Error::Api(status)) if status.code == 404);
-        match is_lease {
-            true => match election.call(election.leases.replace(name, &params, &DatedObject(lease))).await {
-                Err(refusal) if is_gone(&refusal) => terminating::release(election).await,
-                outcome => outcome.map(drop),
-            },
-            false => terminating::release(election).await,
-        }
-    };
-    match timeout_at(ends_at.min(Instant::now() + shutdown::LEASE), write).await {
-        Ok(Ok(())) => info!(lease = name, identity = election.config.identity, "released the lease"),
-        Ok(Err(refusal)) => warn!(lease = name, %refusal, "lease not released, it expires"),
-        Err(_) => warn!(lease = name, "lease not released in time, it expires"),
-    }
-    election.record(&told, "stopped leading");
 }

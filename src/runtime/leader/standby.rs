@@ -12,9 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{
-    LeaderElection, LeaseCallError, LeaseConfig, LeaseTerm, cause, holder, leadership::hand_over, terminating,
-};
+use super::{LeaderElection, LeaseCallError, LeaseConfig, LeaseTerm, cause, hand_over::hand_over, holder, terminating};
 use crate::shutdown;
 
 /// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
