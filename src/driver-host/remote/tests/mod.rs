@@ -57,6 +57,9 @@ const TIMING: KeeperTiming = KeeperTiming {
     pings: PingTiming { every: Duration::from_millis(50), limit: Duration::from_millis(500) },
 };
 
+/// Far below the limits of calls, which are minutes.
+const SOON: Duration = Duration::from_secs(10);
+
 /// A server, until it is dropped.
 struct Server {
     address: DriverAddress,
@@ -98,7 +101,14 @@ impl Server {
     async fn on_socket(path: &Path, driver: Arc<dyn Driver>) -> Self {
         let listen = ListenAddress::Unix(path.to_owned());
         let options = ListenOptions { listen, tls: TlsFiles::default(), is_insecure: false, has_group_access: false };
-        Self::start(options, driver).await.unwrap()
+        // A server that was dropped closes its socket a moment later.
+        let start = async || loop {
+            match Self::start(options.clone(), Arc::clone(&driver)).await {
+                Err(ListenError::InUse(_)) => tokio::task::yield_now().await,
+                started => break started.unwrap(),
+            }
+        };
+        tokio::time::timeout(SOON, start()).await.unwrap()
     }
 
     /// As after SIGTERM.

@@ -8,8 +8,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{between::Proxy, *};
 use mcm_driver::{DriverObserver, DriverOperation};
 
-/// Far below the limits of calls, which are minutes.
-const SOON: Duration = Duration::from_secs(10);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
