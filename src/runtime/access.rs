@@ -1,4 +1,4 @@
-//! Asks the API server about permissions, so that no request is sent that it would refuse.
+//! Checks permissions with the API server, so that no request is sent that it would refuse.
 
 use k8s_openapi::{
     api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
@@ -6,7 +6,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams};
 
-/// Whether this process may send a request; `None` if the API server does not answer the review. Every user may ask for it
+/// True if this process may send a request; `None` if the API server does not review it. Every user may request a review
 /// (ClusterRole `system:basic-user`).
 pub async fn is_allowed(client: &Client, request: ResourceAttributes) -> Option<bool> {
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(request), ..Default::default() };

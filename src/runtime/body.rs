@@ -130,7 +130,7 @@ fn size(bytes: &u64) -> String {
 }
 
 impl TooLarge {
-    /// Whether fewer objects in a page may help.
+    /// Fewer objects in a page may help.
     pub(super) fn fits_in_smaller_pages(self) -> bool {
         !matches!(self, Self::Objects { .. })
     }
@@ -150,7 +150,7 @@ pub fn within(client: Client, limits: ResponseLimits) -> Client {
     Client::new(service, namespace)
 }
 
-/// The number of objects that a request for a page asks for.
+/// The limit of objects in a request for a page.
 fn asked(uri: &Uri) -> Option<u64> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("limit="))?.parse().ok()
 }
@@ -429,7 +429,7 @@ mod tests {
         assert!(refused.contains("more than 256 KiB in one response"), "{refused}");
     }
 
-    /// A server that begins a page, and sends no more; or the whole page, if the request asks for one object.
+    /// A server that begins a page, and sends no more; or the whole page, if the request is for one object.
     async fn slow() -> (Client, AbortOnDropHandle<std::io::Result<()>>) {
         let answer = |query: Query<Vec<(String, String)>>| async move {
             let rest = stream::pending::<Result<String, std::io::Error>>();

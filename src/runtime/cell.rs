@@ -97,7 +97,7 @@ pub struct CellConfig {
     pub shared: SharedCellState,
 }
 
-/// What a cell needs to act in a namespace, beside its own Leases.
+/// The rights of a cell in a namespace, beside its own Leases.
 #[derive(Clone, Default)]
 pub struct NamespaceRules {
     /// The Deployment of the namespace has replicas.
@@ -152,7 +152,7 @@ trait KindWatcher: Send + Sync {
     fn watch(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, ()>;
     fn refresh(&self, client: &Client, scope: &CellScope) -> BoxFuture<'static, kube::Result<()>>;
     fn forget_handlers(&self);
-    /// Whether a namespace has objects of a kind for which the cell works.
+    /// A namespace has objects of a kind for which the cell works.
     fn is_used(&self, namespace: &str) -> bool;
 }
 
@@ -209,7 +209,7 @@ impl<K: CachedKind> KindWatcher for WatchedCache<K> {
 
 type WorkerRun = Arc<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 type StartHook = Box<dyn Fn() + Send + Sync>;
-/// An answer about an object; `None` if there is none.
+/// Describes an object; `None` if it does not exist.
 type ObjectInspector<T> = Box<dyn Fn(&Key) -> Option<T> + Send + Sync>;
 
 /// Visits the last plan of each object of a controller. References to objects are made on demand: metrics need none.
@@ -346,7 +346,7 @@ impl CellBuilder<'_> {
         self.reconciler_with(reconciler, queue, states, limit, subject)
     }
 
-    /// Reconciles the keys of a queue that others fill. Each key stands for an object, which can be explained.
+    /// Reconciles the keys of a queue that others fill. Each key is that of an object, which can be explained.
     pub fn reconciler_with<R: KindReconciler>(
         &mut self,
         reconciler: &Arc<R>,
@@ -415,7 +415,7 @@ impl CellBuilder<'_> {
         self.on_start(move || unreadable::report(&cache, &events));
     }
 
-    /// Whether this process leads the role. A standby watches, but must not collect facts on which only a leader acts.
+    /// True while this process leads the role. A standby watches, but must not collect facts on which only a leader acts.
     pub fn is_leading(&mut self) -> Arc<AtomicBool> {
         Arc::clone(&self.tasks().is_leading)
     }

@@ -25,7 +25,7 @@ use crate::{
 use claims::NamespaceClaims;
 use switch::DeploymentSwitch;
 
-/// Whether a role of a cell may act in a namespace.
+/// The right of a role of a cell to act in each namespace.
 #[derive(Default)]
 pub struct NamespaceGate {
     switch: Option<Arc<DeploymentSwitch>>,
@@ -41,7 +41,7 @@ impl NamespaceGate {
     /// The fence of work in namespaces, with that of the current task.
     ///
     /// # Errors
-    /// The role may not act in one of them; the text says for what it waits.
+    /// The role may not act in one of them; the text has the reason why it waits.
     pub fn admit(&self, namespaces: &[String]) -> Result<LeaseFence, String> {
         let mut admitted = fence::current();
         for namespace in namespaces {
@@ -55,7 +55,7 @@ impl NamespaceGate {
         Ok(admitted)
     }
 
-    /// Whether the Lease of the role is enough everywhere.
+    /// The Lease of the role is enough everywhere.
     fn admits_all(&self) -> bool {
         self.switch.is_none() && self.claims.is_none()
     }

@@ -41,14 +41,14 @@ pub struct WaitRecord {
 }
 
 impl ObjectExplanation {
-    /// One for each object, of those that several controllers give.
+    /// Joins the explanations of several controllers, so that each object has one.
     pub fn of_objects(all: Vec<Self>) -> Vec<Self> {
         let mut by_object: BTreeMap<SubjectRef, Vec<Self>> = BTreeMap::new();
         all.into_iter().for_each(|one| by_object.entry(one.object.clone()).or_default().push(one));
         by_object.into_values().filter_map(Self::joined).collect()
     }
 
-    /// One of those that several controllers give of an object; `None` if there is none.
+    /// Joins the explanations of an object by several controllers; `None` without explanations.
     pub fn joined(mut all: Vec<Self>) -> Option<Self> {
         all.sort_by_key(|one| (one.since.is_none(), one.since));
         all.into_iter().reduce(|first, other| Self {
@@ -124,7 +124,7 @@ impl LastPlan {
         }
     }
 
-    /// Whether it waits for more than a routine check.
+    /// It waits for more than a routine check.
     pub fn is_waiting(&self) -> bool {
         !self.is_executing && self.waits.iter().any(|waiting| !waiting.wait.kind.is_routine())
     }

@@ -2,7 +2,7 @@
 //! no further write.
 //!
 //! Tasks of a process that was stopped for a while continue in any order, and a reconcile may run before the renewal of the
-//! Lease. Each step and each write therefore looks at the time as well.
+//! Lease. Each step and each write therefore checks the time as well.
 
 use std::{
     future::Future,
@@ -24,7 +24,7 @@ tokio::task_local! {
     static FENCE: LeaseFence;
 }
 
-/// What entitles a task to act: a Lease, or several of them. Clones share it.
+/// The right of a task to act, from a Lease or several of them. Clones share it.
 #[derive(Clone, Debug)]
 pub struct LeaseFence(Vec<Arc<FencePart>>);
 
@@ -96,7 +96,7 @@ impl LeaseFence {
         Self(self.0.iter().chain(&other.0).map(Arc::clone).collect())
     }
 
-    /// Whether a task may act now.
+    /// A task may act now.
     pub fn is_open(&self) -> bool {
         self.0.iter().all(|part| part.is_open())
     }

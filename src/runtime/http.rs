@@ -71,7 +71,7 @@ pub struct HttpEndpoints {
     pub shutdown: CancellationToken,
     /// Makes `/healthz` fail while the controllers run no tasks.
     pub activity: ControllerActivity,
-    /// Whether `/metrics`, `/explain` and `/configz` are served beside health and readiness.
+    /// `/metrics`, `/explain` and `/configz` are served beside health and readiness.
     pub diagnostics: bool,
     /// Served at `/explain`.
     pub cells: Arc<CellRegistry>,
@@ -79,7 +79,7 @@ pub struct HttpEndpoints {
     pub config: Arc<Value>,
     /// The callers that may read these two.
     pub readers: DiagnosticReaders,
-    /// Whether `/debug/pprof` is served (`--profiling`).
+    /// `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
 }
 
@@ -229,7 +229,7 @@ impl ProcessReadiness {
         Self(Arc::new(ReadinessState { is_of_cells: true, ..ReadinessState::default() }))
     }
 
-    /// Whether the process is ready.
+    /// The process is ready.
     pub fn is_ready(&self) -> bool {
         if self.0.is_of_cells { self.runs_a_cell() } else { self.missing().is_empty() }
     }

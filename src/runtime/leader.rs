@@ -146,7 +146,7 @@ pub fn identity() -> String {
     format!("{}_{:032x}", host.to_string_lossy(), rand::random::<u128>())
 }
 
-/// Whether an identity is that of a process of this program. A Go program has the name of its host, or a UUID with dashes.
+/// An identity is that of a process of this program. A Go program has the name of its host, or a UUID with dashes.
 pub fn is_own_form(identity: &str) -> bool {
     let suffix = identity.rsplit_once('_').map_or("", |(_, suffix)| suffix);
     suffix.len() == 32 && suffix.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -30,7 +30,7 @@ impl RequestRate {
     const DEFAULT_BURST: u32 = 10;
 }
 
-/// Whether a request opens a watch. A watch lasts for minutes, so the limits do not apply to it.
+/// A request opens a watch. A watch lasts for minutes, so the limits do not apply to it.
 pub fn is_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch")))
 }

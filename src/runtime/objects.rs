@@ -82,7 +82,7 @@ impl ObjectWriteError {
     }
 }
 
-/// Whether a response is about this object. A 404 can also mean that the API server does not serve the kind.
+/// A response is about this object. A 404 can also mean that the API server does not serve the kind.
 fn is_about(status: &Status, name: &str) -> bool {
     status.details.as_ref().is_some_and(|details| details.name == name)
 }
@@ -104,7 +104,7 @@ where
     }
 }
 
-/// Whether a response shows that another object has the name now: a delete fails by its precondition, a patch because a
+/// A response shows that another object has the name now: a delete fails by its precondition, a patch because a
 /// UID cannot change.
 fn is_about_uid(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -195,8 +195,8 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
         Ok(None)
     }
 
-    /// Reads an object live, as [`Self::read_again`] does: whether it has the UID that was seen, and is not being deleted. An
-    /// owner asks before an adoption: the garbage collector releases the objects of an owner that is deleted with the policy
+    /// Reads an object live, as [`Self::read_again`] does: true if it has the UID that was seen, and is not being deleted. An
+    /// owner is read before an adoption: the garbage collector releases the objects of an owner that is deleted with the policy
     /// `Orphan`, and the cache may show that first.
     pub async fn is_alive(&self, seen: &ObjectMeta) -> Result<bool, ObjectWriteError> {
         let key = Key::from_meta(seen);
@@ -225,7 +225,7 @@ impl<K: CacheableKind + Serialize> CachedApi<K> {
         self.take("create", key, created)
     }
 
-    /// Asks the API server how it would store a new object, and stores nothing.
+    /// Sends a new object as a dry run, and returns it as the API server would store it.
     pub async fn try_create(&self, object: &K) -> Result<K, ObjectWriteError> {
         let key = Key::from_meta(object.meta());
         let how = PostParams { dry_run: true, ..PostParams::default() };

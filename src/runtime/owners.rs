@@ -105,7 +105,7 @@ mod tests {
     /// The answer to an access review.
     const REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-    /// An API server that answers with a code, and counts reads. It answers no reviews, unless a denial was chosen.
+    /// An API server that responds with a code, and counts reads. It does not serve reviews, unless a denial was chosen.
     #[derive(Clone)]
     struct Server(Arc<(AtomicU16, AtomicUsize, AtomicBool)>);
 

@@ -56,13 +56,13 @@ pub trait SnapshotReader: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// False if a key in the queue stands for an object that does not exist any more.
+    /// False if a key in the queue is that of an object that does not exist any more.
     fn exists(&self, key: &Self::Key) -> bool {
         let _ = key;
         true
     }
 
-    /// Whether the object exists and cannot be decoded. Its memory is kept until it can.
+    /// The object exists and cannot be decoded. Its memory is kept until it can.
     fn is_unreadable(&self, key: &Self::Key) -> bool {
         let _ = key;
         false
@@ -284,7 +284,7 @@ impl<R: SnapshotReader> ReconcileRun<'_, R> {
         self.states.with(self.key, |state| state.writes.accepted(uid, patch, &stored, now));
     }
 
-    /// Creates an object. If another one has its name, that one is read, so that it is in the cache before the next plan.
+    /// Creates an object. If another one has its name, reads that object, so that it is in the cache before the next plan.
     pub async fn create_or_read<K: CacheableKind + Serialize>(
         &self,
         objects: &CachedApi<K>,

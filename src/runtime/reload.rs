@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::kubeconfig::{ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig};
 
-    /// Answers 200 to the token "two", and 401 to any other.
+    /// Responds with 200 to the token "two", and with 401 to any other.
     async fn server() -> (String, tokio_util::task::AbortOnDropHandle<std::io::Result<()>>) {
         let router = Router::new().route(
             "/",

@@ -99,7 +99,7 @@ pub enum TargetAssignment {
     One(TargetId),
     /// The namespace of the object has its target; see [`assign`](CellTargets::assign).
     Namespace,
-    /// A [rule](Targets::set_placement) of the cell tells it for each object.
+    /// A [rule](Targets::set_placement) of the cell chooses it for each object.
     Rule,
 }
 
@@ -163,7 +163,7 @@ pub struct TargetCluster {
 pub enum TargetOf {
     /// The cell has no target.
     NoTarget,
-    /// The target is not connected, or the namespace has none: its Node is unknown.
+    /// The target is not connected, or the namespace has no target: its Node is unknown.
     Unknown,
     /// The target.
     Known(Arc<TargetCluster>),
@@ -382,7 +382,7 @@ impl CellTargets {
         }
     }
 
-    /// Whether the cell has targets.
+    /// The cell has targets.
     pub fn exist(&self) -> bool {
         self.assignment != TargetAssignment::None
     }

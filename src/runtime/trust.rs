@@ -35,7 +35,7 @@ pub enum CacheTrust {
 }
 
 impl CacheTrust {
-    /// Whether a missing object may be treated as absent.
+    /// A missing object may be treated as absent.
     pub fn is_trusted(&self) -> bool {
         *self == Self::Trusted
     }
@@ -239,12 +239,12 @@ impl CacheLiveness {
         self.record.lock().over_limit.replace(why).is_none()
     }
 
-    /// Whether the objects exceed a bound.
+    /// The objects exceed a bound.
     pub fn is_over_limit(&self) -> bool {
         self.record.lock().over_limit.is_some()
     }
 
-    /// Whether a list is complete.
+    /// A list is complete.
     pub fn is_filled(&self) -> bool {
         self.record.lock().is_filled
     }
@@ -294,11 +294,11 @@ pub trait MonitoredCache: Send + Sync {
     fn unreadable(&self) -> usize {
         0
     }
-    /// Whether the API server sends more than the cache may hold.
+    /// The API server sends more than the cache may hold.
     fn is_over_limit(&self) -> bool;
 }
 
-/// Whether a process can do its work without a cache.
+/// The work that a process can do without a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheNeed {
     /// It is not ready while the cache has problems.

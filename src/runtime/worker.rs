@@ -89,7 +89,7 @@ impl ReconcileError {
         }
     }
 
-    /// Whether another client wrote or deleted the object first.
+    /// Another client wrote or deleted the object first.
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Write(error) if matches!(error.failure(), WriteFailure::Conflict | WriteFailure::Gone))
     }

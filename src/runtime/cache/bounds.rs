@@ -208,7 +208,7 @@ impl PageTally {
     }
 }
 
-/// The number of objects that a list asks for in one page. Pages that are too large are asked for again with fewer objects, so
+/// The number of objects that a list requests in one page. Pages that are too large are requested again with fewer objects, so
 /// that large objects do not keep a cache from being filled.
 #[derive(Debug)]
 pub(super) struct PageSize(AtomicU32);
@@ -260,7 +260,7 @@ impl OverrunError {
         None
     }
 
-    /// Whether pages with fewer objects may help.
+    /// Pages with fewer objects may help.
     pub fn fits_in_smaller_pages(self) -> bool {
         matches!(self, Self::Response(too_large) if too_large.fits_in_smaller_pages())
     }

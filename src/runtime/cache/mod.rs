@@ -137,7 +137,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         read(&found)
     }
 
-    /// Whether a namespace has objects, whether they can be decoded or not.
+    /// A namespace has objects, be they decoded or not.
     pub(crate) fn has_in(&self, namespace: &str) -> bool {
         let store = self.store.read();
         let is_in = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
@@ -149,7 +149,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         self.store.read().unreadable().cloned().collect()
     }
 
-    /// Whether an object exists and cannot be decoded.
+    /// An object exists and cannot be decoded.
     pub fn is_unreadable(&self, key: &Key) -> bool {
         self.store.read().is_unreadable(key)
     }
@@ -164,7 +164,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         self.pulse.is_filled()
     }
 
-    /// Whether the content can be trusted now.
+    /// The trust in the content now.
     pub fn trust(&self) -> CacheTrust {
         self.pulse.trust()
     }
@@ -174,7 +174,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         self.pulse.last_silence()
     }
 
-    /// Whether the last list left open which objects exist.
+    /// The last list left open which objects exist.
     fn is_in_doubt(&self) -> bool {
         self.store.read().is_in_doubt()
     }
@@ -314,7 +314,7 @@ impl<K: CacheableKind> ObjectCache<K> {
     }
 }
 
-/// Whether an object in a response shows that the write deleted it.
+/// An object in a response shows that the write deleted it.
 fn is_removed(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
         && meta.finalizers.as_ref().is_none_or(Vec::is_empty)

@@ -159,7 +159,7 @@ impl<K: CacheableKind> CacheStore<K> {
         Ok(())
     }
 
-    /// Whether the current list exceeded a bound.
+    /// The current list exceeded a bound.
     pub fn is_list_refused(&self) -> bool {
         self.is_list_refused
     }
@@ -195,7 +195,7 @@ impl<K: CacheableKind> CacheStore<K> {
         self.unconfirmed.get(key).is_some_and(|written| *written >= self.listing)
     }
 
-    /// Whether there are objects whose existence only another list can decide, unless the watch delivers them.
+    /// There are objects whose existence only another list can decide, unless the watch delivers them.
     pub fn is_in_doubt(&self) -> bool {
         !self.doubtful.is_empty()
     }
@@ -336,7 +336,7 @@ impl<K: CacheableKind> CacheStore<K> {
         old
     }
 
-    /// Whether a newer state is stored, or the object is known to be deleted.
+    /// A newer state is stored, or the object is known to be deleted.
     fn is_stale(&self, key: &Key, meta: &ObjectMeta, rule: FreshnessRule) -> bool {
         if meta.uid.as_ref().is_some_and(|uid| self.gone.contains(uid)) {
             return true;

@@ -166,7 +166,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         }
     }
 
-    /// Tells the handlers when the cache is filled, when it becomes untrusted, and when it is trusted again.
+    /// Calls the handlers when the cache is filled, when it becomes untrusted, and when it is trusted again.
     fn look(&self) {
         let trust = self.pulse.trust();
         let is_lost = matches!(trust, CacheTrust::Untrusted { .. });
@@ -187,7 +187,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         self.trust_handlers.each(|handler| handler(&trust));
     }
 
-    /// Reads all objects live: stores those that are newer than the stored ones, and drops stored ones that do not
+    /// Reads all objects live: stores newer states than the stored ones, and drops stored objects that do not
     /// exist. Older events that the watch still delivers change nothing.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl<K: CacheableKind> ObjectCache<K> {
         Ok(())
     }
 
-    /// The next attempt asks for smaller pages, if these were too large.
+    /// The next attempt requests smaller pages, if these were too large.
     fn shrink_pages(&self, error: &kube::Error) {
         if OverrunError::find(error).is_some_and(OverrunError::fits_in_smaller_pages) {
             self.page.shrink();

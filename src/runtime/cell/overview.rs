@@ -61,7 +61,7 @@ impl ControllerCell {
         explained
     }
 
-    /// Whether an object is in a namespace. Nodes have none; they are in that of the cell.
+    /// An object is in a namespace. A Node counts as in the namespace of the cell.
     fn is_in(&self, object: &SubjectRef, namespace: &str) -> bool {
         match (object.namespace.as_str(), &self.config.scope) {
             ("", CellScope::All) => true,

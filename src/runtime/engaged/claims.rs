@@ -84,7 +84,7 @@ impl NamespaceClaims {
     /// The fence of work in a namespace, which closes when its Lease is lost.
     ///
     /// # Errors
-    /// The Lease is not held; the text says for what the work waits. It is acquired from now on.
+    /// The Lease is not held; the text has the reason why the work waits. It is acquired from now on.
     pub(super) fn admit(&self, namespace: &str) -> Result<LeaseFence, String> {
         if namespace == self.config.own {
             return Ok(LeaseFence::default());
@@ -102,7 +102,7 @@ impl NamespaceClaims {
     }
 
     /// Acquires the Leases that work waits for, and holds them until `release`, which releases them. `read` reads all objects of
-    /// the cell live; only then its role acts in a namespace. `is_used` says whether a namespace has objects. Dropping the future
+    /// the cell live; only then its role acts in a namespace. `is_used` is true if a namespace has objects. Dropping the future
     /// leaves the Leases to expire.
     pub(crate) async fn hold<'a>(
         self: &Arc<Self>,

@@ -78,7 +78,7 @@ impl DeploymentSwitch {
     /// The fence of work in a namespace, which closes when its Deployment is switched off or is unknown.
     ///
     /// # Errors
-    /// It is off or unknown; the text says for what the work waits.
+    /// It is off or unknown; the text has the reason why the work waits.
     pub(super) fn admit(&self, namespace: &str) -> Result<LeaseFence, String> {
         // A change that is stored while this reads is followed by its handler, which waits for this lock.
         let mut fences = self.fences.lock();

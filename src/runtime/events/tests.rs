@@ -11,7 +11,7 @@ use super::*;
 use crate::clock::ManualClock;
 use mcm_api::{machine::Machine, reasons::EventReason};
 
-/// Records the calls; answers each with the sent object, or with a code.
+/// Records the calls; returns the sent object of each, or a code.
 #[derive(Clone, Default)]
 struct Server {
     calls: Arc<Mutex<Vec<(String, String, Value)>>>,

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 const MEMORY: Duration = Duration::from_secs(60);
 /// The same for a refusal, which a new role may end at any time.
 const MEMORY_OF_REFUSALS: Duration = Duration::from_secs(10);
-/// Answers that are remembered.
+/// The most reviews that are remembered.
 const MOST: usize = 256;
 /// Longest token that is sent to the API server and remembered. Tokens of ServiceAccounts have 1 to 2 KiB.
 const LONGEST_TOKEN: usize = 16 << 10;
@@ -45,7 +45,7 @@ enum AccessVerdict {
     Forbidden,
 }
 
-/// Asks the API server, and caches its answers for a short time. Clones share them.
+/// Sends reviews to the API server, and caches its answers for a short time. Clones share them.
 #[derive(Clone)]
 pub struct AccessReviewer(Arc<AccessCache>);
 

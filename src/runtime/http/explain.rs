@@ -15,7 +15,7 @@ use crate::{
     cells::{CellRegistry, WaitingObjects},
 };
 
-/// Objects of an answer, unless the request says otherwise.
+/// Objects of an answer, unless the request has another limit.
 const SOME: usize = 500;
 /// The most objects of an answer.
 const MOST: usize = 5000;

@@ -52,7 +52,7 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// Whether no proxy passed the request on, as far as it says, and it names this host.
+/// No proxy has passed the request on, according to its headers, and it names this host.
 fn is_direct(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
     let is_forwarded = headers.contains_key(FORWARDED) || headers.contains_key("x-forwarded-for");

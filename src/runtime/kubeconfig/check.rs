@@ -110,7 +110,7 @@ async fn ask(client: &Client, server: &Uri) -> Result<ServerInfo, CheckFailure> 
     Ok(ServerInfo { git_version: version.git_version })
 }
 
-/// Whether a response proves that a server was reached, even if the user may not read its health or a proxy hides it.
+/// Succeeds if a response proves that a server was reached, even if the user may not read its health or a proxy hides it.
 async fn healthz(client: &Client) -> Result<(), kube::Error> {
     let request = Request::get("/healthz").body(Vec::new()).map_err(kube::Error::HttpError)?;
     match client.request_text(request).await {

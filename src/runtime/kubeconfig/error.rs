@@ -12,7 +12,7 @@ use kube::{client::AuthError, config::KubeconfigError};
 /// Group and version of the machine objects.
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 
-/// The command that installs the kinds; it also overwrites those that another program installed.
+/// The command that installs the kinds; it also overwrites kinds that another program installed.
 const INSTALL: &str = "install them with: mcm crd | kubectl apply --server-side --force-conflicts -f -";
 
 /// A cluster cannot be used. Texts contain nothing of a kubeconfig but server addresses and file names.
@@ -227,7 +227,7 @@ fn credential_cause(error: &AuthError) -> String {
     }
 }
 
-/// Whether an error concerns our own credentials.
+/// The failure of our own credentials among an error and its causes.
 pub(super) fn credential_error(error: &kube::Error) -> Option<&AuthError> {
     layers(error).find_map(|layer| layer.downcast_ref())
 }

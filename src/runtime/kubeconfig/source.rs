@@ -262,8 +262,8 @@ fn no_proxy() -> String {
     env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default()
 }
 
-/// Whether the proxy in the environment is used for a server. As in Go, never for this host itself. (kube-rs looks the
-/// proxy up in `NO_PROXY`, not the server.)
+/// The proxy in the environment is used for a server. As in Go, never for this host itself. (kube-rs compares the
+/// host of the proxy with `NO_PROXY`, not that of the server.)
 pub(super) fn is_proxied(server: &Uri, proxy: &Uri, no_proxy: &str) -> bool {
     let host = server.host().unwrap_or_default();
     let proxy = proxy.to_string();

@@ -6,7 +6,7 @@
 //! candidate waits until it has seen no claim change and no object disappear for `lease_duration`: a claim that it did
 //! not see may have been deleted with its object. Every write carries the resource version on which it is based. Since
 //! several objects may carry claims, a candidate writes its claim, then reads all objects again, and leads only if
-//! there is no other claim: of two candidates at least one sees the other.
+//! there is no other claim: of two candidates at least one reads the claim of the other.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm};
 use crate::guard::GuardedObject;
 use mcm_api::labels;
 
-/// The kinds that may have finalizers. Those that are deleted last come first, so that a claim rarely moves.
+/// The kinds that may have finalizers. Objects of a kind that is deleted last come first, so that a claim rarely moves.
 const KINDS: [(&str, &str); 4] = [
     ("MachineClass", "machineclasses"),
     ("MachineDeployment", "machinedeployments"),

@@ -43,9 +43,9 @@ struct Faults {
     rng: StdRng,
     /// Longest latency of a request, and of its answer, in milliseconds.
     latency: u64,
-    /// Share of requests that never arrive, and of answers that never come back.
+    /// Share of requests that never arrive, and of responses that are lost.
     loss: f64,
-    /// The answers of writes never come back.
+    /// The responses of all writes are lost.
     is_mute: bool,
 }
 

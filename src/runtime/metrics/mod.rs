@@ -63,7 +63,7 @@ impl MetricsRegistry {
         Self::default()
     }
 
-    /// Reads a source at each scrape, until the caller drops it. A standby has none.
+    /// Reads a source at each scrape, until the caller drops it. A standby attaches no source.
     pub fn attach<C: MetricCollector + 'static>(&self, source: &Arc<C>) {
         let source: Arc<dyn MetricCollector> = source.clone();
         self.sources().push(Arc::downgrade(&source));

@@ -61,7 +61,7 @@ fn a_patch_carries_the_version_it_was_made_for() {
     assert_eq!(patch, json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}}));
 }
 
-/// An API server that records its requests and answers as configured.
+/// An API server that records its requests and responds as configured.
 #[derive(Clone, Default)]
 struct Recorder(Arc<parking_lot::Mutex<Vec<(String, Value)>>>);
 

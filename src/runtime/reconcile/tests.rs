@@ -18,7 +18,7 @@ impl PlanInput for Planned {
     }
 }
 
-/// Creates two objects, and both answers are lost.
+/// Creates two objects, and both responses are lost.
 #[derive(Default)]
 struct TwoLostAnswers {
     resolved: Mutex<Vec<String>>,

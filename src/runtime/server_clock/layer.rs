@@ -123,7 +123,7 @@ impl StampReader {
     }
 }
 
-/// The time at which a response says that the API server stored the object.
+/// The time at which the API server stored the object, according to a response.
 fn stamp(response: &[u8], write: StoredWrite, manager: &str) -> Option<Timestamp> {
     #[derive(Deserialize)]
     struct StoredObject {

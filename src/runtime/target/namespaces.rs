@@ -68,7 +68,7 @@ impl CellTargets {
     }
 }
 
-/// The target that a Namespace names; of one that is gone or cannot be decoded it is unknown.
+/// The target that a Namespace names; it is unknown if the Namespace does not exist or cannot be decoded.
 fn target_of(change: &ObjectChange<MetadataOfNamespace>, label: &str) -> Option<TargetId> {
     let labels = change.new.as_ref()?.metadata.labels.as_ref()?;
     labels.get(label).filter(|name| !name.is_empty()).map(|name| TargetId::named(name))

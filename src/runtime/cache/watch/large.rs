@@ -26,7 +26,7 @@ pub(super) const LARGE: u64 = 1 << 20;
 pub(super) struct LargeList(Arc<AtomicBool>);
 
 impl LargeList {
-    /// Notes that a body has so many bytes so far. True if the reader has to yield, so that its stream sees it.
+    /// Notes that a body has so many bytes so far. True if the reader has to yield, so that its stream is polled.
     pub(super) fn is_news(&self, bytes: u64) -> bool {
         bytes >= LARGE && !self.0.swap(true, Ordering::AcqRel)
     }

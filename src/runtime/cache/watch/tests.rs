@@ -144,7 +144,7 @@ fn bounded_world_of(server: Server, most: usize) -> World {
 }
 
 impl World {
-    /// Waits until something is true, and answers how long that took.
+    /// Waits until something is true, and returns how long that took.
     async fn until(&self, mut is_so: impl FnMut(&Self) -> bool) -> Duration {
         let began = Instant::now();
         while !is_so(self) {

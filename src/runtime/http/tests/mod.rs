@@ -128,7 +128,7 @@ async fn a_process_with_many_cells_is_ready_while_one_of_them_runs_and_names_the
     assert_eq!(running.get("/readyz").await, (503, "shutting down\ncell a: run: no such file\n".to_owned()));
 }
 
-/// Whether the server closes a connection, after it sent this.
+/// True if the server closes a connection, after it sent this.
 async fn closes(mut connection: tokio::net::TcpStream, sent: &str) -> bool {
     let (mut rest, limit) = (Vec::new(), Duration::from_secs(10));
     tokio::io::AsyncWriteExt::write_all(&mut connection, sent.as_bytes()).await.unwrap();
@@ -229,7 +229,7 @@ impl Running {
         stream
     }
 
-    /// Waits until as many scrapes are blocked, and then as long as other answers take.
+    /// Waits until as many scrapes are blocked, and then as long as other requests take.
     async fn until_held(&self, gate: &Keeper, count: usize) {
         while gate.held().now < count {
             self.get("/healthz").await;
