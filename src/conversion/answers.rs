@@ -1,4 +1,4 @@
-//! Values that a template leaves to its provider, and that no object says: the user is asked for each once.
+//! Values that a template leaves to its provider, and that no object has: the user gives each once.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub enum TemplateQuestion {
 }
 
 impl TemplateQuestion {
-    /// The flag that answers it.
+    /// The flag of the user for this value.
     pub const fn flag(self) -> &'static str {
         match self {
             Self::Image => "--image",

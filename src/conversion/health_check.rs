@@ -18,7 +18,7 @@ const KIND: &str = "MachineHealthCheck";
 /// Where the health check is noted on a deployment or set.
 const NOTED: &str = "machineHealthCheck";
 
-/// The machines of one owner, as a health check sees them.
+/// The machines of one owner, as a health check selects them.
 #[derive(Debug)]
 pub(super) struct OwnerMachineLabels {
     labels: MetadataMap,
@@ -65,7 +65,7 @@ impl OwnerMachineLabels {
     }
 }
 
-/// Whether a health check covers machines of a deployment, perhaps only some of them.
+/// A health check covers machines of a deployment, perhaps only some of them.
 pub fn may_cover(check: &MachineHealthCheck, deployment: &MachineDeployment) -> bool {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let labels = &deployment.spec.template.metadata.labels;

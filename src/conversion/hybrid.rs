@@ -19,22 +19,22 @@ use crate::types::{
 pub(super) const VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const REFERENCE: &str = "/spec/template/spec/infrastructureRef";
 
-/// Whether an object is an owner of workers: its machines can be those of another infrastructure provider.
+/// An object is an owner of workers: its machines can be those of another infrastructure provider.
 pub(super) fn has_workers(document: &SourceDocument<'_>) -> bool {
     document.group == CORE_GROUP && ["MachineDeployment", "MachineSet", "MachinePool"].contains(&document.kind)
 }
 
-/// Whether a kind is a template or pool of another provider.
+/// A kind is a template or pool of another provider.
 pub(super) fn is_foreign(kind: &str) -> bool {
     cloud::provider_of(kind, ProviderRole::Template).is_some() || cloud::provider_of_pool(kind).is_some()
 }
 
-/// Whether the owner of workers refers to a template or pool of another provider.
+/// The owner of workers refers to a template or pool of another provider.
 pub(super) fn refers_to_other(document: &SourceDocument<'_>) -> bool {
     has_workers(document) && reference_of(document).is_some_and(|(kind, _)| is_foreign(kind))
 }
 
-/// Whether the object stays with its provider: it belongs to the network, the control plane, the bootstrap data or the add-ons of a
+/// The object stays with its provider: it belongs to the network, the control plane, the bootstrap data or the add-ons of a
 /// cluster.
 pub(super) fn stays(document: &SourceDocument<'_>) -> bool {
     match document.group {
@@ -45,7 +45,7 @@ pub(super) fn stays(document: &SourceDocument<'_>) -> bool {
     }
 }
 
-/// Whether an object other than an owner of workers refers to this one, such as a control plane to its template. The worker classes
+/// An object other than an owner of workers refers to this one, such as a control plane to its template. The worker classes
 /// of a ClusterClass are owners of workers.
 pub(super) fn is_kept_by_others(document: &SourceDocument<'_>, input: &ConversionInput<'_>) -> bool {
     let others = input.documents.iter().filter(|one| one.namespace == document.namespace && !has_workers(one));
@@ -56,7 +56,7 @@ pub(super) fn is_kept_by_others(document: &SourceDocument<'_>, input: &Conversio
     fields.map(|(_, field)| field).any(|field| refers(field, document.kind, document.name))
 }
 
-/// Whether a value has a reference to an object, at any depth.
+/// A value has a reference to an object, at any depth.
 fn refers(value: &Value, kind: &str, name: &str) -> bool {
     match value {
         Value::Object(fields) => {
@@ -67,18 +67,18 @@ fn refers(value: &Value, kind: &str, name: &str) -> bool {
     }
 }
 
-/// Whether a Cluster among the objects has a control plane of a provider.
+/// A Cluster among the objects has a control plane of a provider.
 pub(super) fn keeps_control_plane(input: &ConversionInput<'_>, namespace: &str) -> bool {
     let mut clusters = input.documents.iter().filter(|one| one.group == CORE_GROUP && one.kind == "Cluster");
     clusters.any(|one| one.namespace == namespace && has_control_plane(one.value))
 }
 
-/// Whether a Cluster has a control plane of a provider.
+/// A Cluster has a control plane of a provider.
 pub(super) fn has_control_plane(cluster: &Value) -> bool {
     cluster["spec"]["controlPlaneRef"]["name"].as_str().is_some_and(|name| !name.is_empty())
 }
 
-/// Whether a health check is only for the control plane.
+/// A health check is only for the control plane.
 pub(super) fn is_for_control_plane(check: &Value) -> bool {
     check["spec"]["selector"]["matchLabels"].get(names::CONTROL_PLANE).is_some()
 }

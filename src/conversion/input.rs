@@ -65,7 +65,7 @@ impl<'a> SourceDocument<'a> {
         }
     }
 
-    /// Whether a controller owner of this kind has it.
+    /// A controller owner of this kind has it.
     pub(super) fn is_owned_by(&self, kind: &str) -> bool {
         let owners = self.value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         owners.into_iter().flatten().any(|owner| owner["kind"] == kind && owner["controller"] == true)
@@ -186,7 +186,7 @@ fn unknown_fields(path: &str, given: &Value, known: &Value, found: &mut impl FnM
     }
 }
 
-/// Whether Go would leave the value out.
+/// Go would leave the value out.
 pub(super) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

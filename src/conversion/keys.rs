@@ -23,7 +23,7 @@ pub(super) enum KeyTreatment {
     Note,
 }
 
-/// Copies labels or annotations, and notes those with a meaning on one side only. Returns the copied ones and those
+/// Copies labels or annotations, and notes those with a meaning on one side only. Returns the copied keys, and the keys
 /// that the other side noted.
 pub(super) fn carry(
     source: &MetadataMap,
@@ -95,7 +95,7 @@ fn is_reserved(key: &str) -> bool {
     is_core && !is_shared
 }
 
-/// Whether the key is in one of the domains or below it.
+/// The key is in one of the domains or below it.
 pub fn is_in(key: &str, domains: &[&str]) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
     domains.iter().any(|known| {
@@ -110,7 +110,7 @@ pub(super) struct MetadataPair {
     /// Of the Machine.
     #[serde(default)]
     pub machine: MetadataMap,
-    /// Of the Node: on the native side all keys from the Machine, on the other side those that the Machine does not
+    /// Of the Node: on the native side all keys from the Machine, on the other side only keys that the Machine does not
     /// have.
     #[serde(default)]
     pub node: MetadataMap,

@@ -354,7 +354,7 @@ fn infrastructure_of(
     found.map(|found| (found, None))
 }
 
-/// Whether the cloud manages the machines of a pool of this kind.
+/// The cloud manages the machines of a pool of this kind.
 fn is_managed(kind: &str) -> bool {
     kind.contains("Managed") || kind.starts_with("ROSA")
 }

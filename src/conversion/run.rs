@@ -227,7 +227,7 @@ pub fn to_capi(objects: &[Value], options: &ConversionOptions) -> ConversionResu
     run.finish()
 }
 
-/// The class for a machine template of another provider, without Secrets. `around` says where the template is used: the
+/// The class for a machine template of another provider, without Secrets. `around` has the users of the template: the
 /// provider's object for the cluster, and a deployment.
 pub fn class_of_template(template: &Value, around: &[Value], answers: &UserAnswers) -> ConversionResult {
     let all: Vec<Value> = std::iter::once(template).chain(around).cloned().collect();
@@ -242,7 +242,7 @@ pub fn class_of_template(template: &Value, around: &[Value], answers: &UserAnswe
     run.finish()
 }
 
-/// The machine template of the provider of its cloud for a class. Refused if the cloud has none that is known.
+/// The machine template of the provider of its cloud for a class. Refused if no provider of the cloud is known.
 pub fn template_of_class(class: &Value, cluster: &str) -> ConversionResult {
     let all = [class.clone()];
     let input = ConversionInput::from_values(&all);
@@ -410,7 +410,7 @@ impl MachineReferences {
     }
 }
 
-/// Whether a deployment or set uses a class.
+/// A deployment or set uses a class.
 fn has_users(input: &ConversionInput<'_>, class: &SourceDocument<'_>) -> bool {
     input.documents.iter().any(|user| {
         user.group == native::GROUP

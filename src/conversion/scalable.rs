@@ -115,7 +115,7 @@ pub(super) fn check_selector(selector: Option<&LabelSelector>, template: &Metada
     }
 }
 
-/// Whether a selector uses the label `name`.
+/// A selector uses the label `name`.
 pub(super) fn selects_name(selector: Option<&LabelSelector>) -> bool {
     selector.is_some_and(|selector| {
         selector.match_labels.iter().flatten().any(|(key, _)| key == labels::DEPLOYMENT_NAME)

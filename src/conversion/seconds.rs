@@ -22,7 +22,7 @@ pub(super) fn seconds(duration: GoDuration) -> Option<i32> {
     Some(i32::try_from(seconds).unwrap_or(i32::MAX))
 }
 
-/// Whether the other side can hold the duration.
+/// The other side can hold the duration.
 pub(super) fn fits(duration: GoDuration) -> bool {
     duration >= NEVER || duration.as_nanos() <= i64::from(i32::MAX) * SECOND
 }

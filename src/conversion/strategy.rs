@@ -23,7 +23,7 @@ pub(super) fn check_capi(strategy: &RolloutStrategy, report: &mut ConversionRepo
     }
 }
 
-/// Refuses invalid native strategies, and reports those that become a rolling update.
+/// Refuses invalid native strategies, and reports strategies that become a rolling update.
 pub(super) fn check_native(strategy: &machine::Strategy, report: &mut ConversionReport) {
     let bounds = |name: &str,
                   bounds: Option<(&Option<IntOrString>, &Option<IntOrString>)>,

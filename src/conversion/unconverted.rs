@@ -23,7 +23,7 @@ pub(super) struct UnconvertedWorkers {
 }
 
 impl UnconvertedWorkers {
-    /// Those of an owner of workers, or of a ClusterClass.
+    /// The workers of an owner of workers, or of a ClusterClass.
     pub(super) fn of_document(document: &SourceDocument<'_>) -> Vec<Self> {
         if has_workers(document) {
             let at = "spec.template.spec.infrastructureRef";

@@ -19,7 +19,7 @@ const SIZE: [&str; 2] =
 /// Resources of GPUs, whose sum is `gpu`.
 const GPUS: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
 
-/// Whether an autoscaler needs the capacity of the template of an owner with these annotations.
+/// An autoscaler needs the capacity of the template of an owner with these annotations.
 pub(super) fn needs_capacity(annotations: &Value) -> bool {
     annotations[LEAST] == "0" && !SIZE.iter().all(|size| annotations[*size].is_string())
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{input::is_zero, report::ConversionReport};
 
-/// What a field of the cluster means for its machines.
+/// The effect of a field of the cluster on its machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterFieldEffect {
     /// The conversion reads it, here or in the status that the provider derives from it.

@@ -31,7 +31,7 @@ impl UnreadFields {
         format!("{}.{name}", self.path)
     }
 
-    /// Whether a field is present and not null.
+    /// The field is present and not null.
     pub fn has(&self, name: &str) -> bool {
         self.key(name).and_then(|key| self.fields.get(&key)).is_some_and(|value| !value.is_null())
     }
@@ -141,7 +141,7 @@ impl UnreadFields {
         first
     }
 
-    /// Whether nothing is left.
+    /// All fields have been read.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }

@@ -69,18 +69,18 @@ pub fn network_provider(cluster_kind: &str, content: &ClassContent) -> Option<&'
 /// The class in the network of that infrastructure.
 ///
 /// # Errors
-/// What the infrastructure lacks.
+/// The text names the part that the infrastructure lacks.
 pub fn with_network(content: &ClassContent, zone: &str, cluster: &Value) -> Result<ClassContent, String> {
     let provider_spec = aws::network::closed(&content.provider_spec, zone, cluster)?;
     Ok(ClassContent { provider_spec, ..content.clone() })
 }
 
-/// Whether the cloud of a VM with this `providerSpec` may stop it at any time. The driver need not be known by its name.
+/// The cloud of a VM with this `providerSpec` may stop it at any time. The driver need not be known by its name.
 pub fn is_interruptible(provider_spec: &Value) -> bool {
     PROVIDERS.into_iter().any(|provider| (provider.is_interruptible)(provider_spec))
 }
 
-/// Whether the subnet of a VM determines its zone, so that a class without a zone is complete.
+/// The subnet of a VM determines its zone, so that a class without a zone is complete.
 pub fn zone_is_of_subnet(kind: &str) -> bool {
     let provider = provider_of(kind, ProviderRole::Template).or_else(|| provider_of_pool(kind));
     provider.is_some_and(|provider| provider.zone_is_of_subnet)
@@ -281,7 +281,7 @@ pub fn without_bookkeeping(template: &Value) -> Value {
     })
 }
 
-/// Whether a noted value is a template or pool in this namespace. Notes are annotations, which any client may write.
+/// A noted value is a template or pool in this namespace. Notes are annotations, which any client may write.
 pub fn is_foreign_in(value: &Value, namespace: &str) -> bool {
     let kind = value["kind"].as_str().unwrap_or_default();
     let provider = provider_of(kind, ProviderRole::Template).or_else(|| provider_of_pool(kind));

@@ -27,7 +27,7 @@ pub struct InfrastructureProvider {
     pub(super) cluster_fields: &'static [(&'static str, &'static [ClusterField])],
     /// The spec of a machine with this `providerSpec`.
     pub(super) to_capi: fn(&Value, &mut ConversionReport) -> Value,
-    /// Whether the cloud may stop a VM with this `providerSpec` at any time.
+    /// True if the cloud may stop a VM with this `providerSpec` at any time.
     pub is_interruptible: fn(&Value) -> bool,
     /// The subnet of a VM determines its zone.
     pub zone_is_of_subnet: bool,
@@ -84,7 +84,7 @@ impl ProviderRole {
 }
 
 impl ProviderKinds {
-    /// Whether this version of the kinds is read.
+    /// This version of the kinds can be read.
     pub fn reads(&self, version: &str) -> bool {
         version == self.version || self.older.contains(&version)
     }
@@ -112,7 +112,7 @@ pub struct ProviderTemplate<'a> {
     pub cluster_name: &'a str,
     /// Infrastructure of the cluster; null if it is not among the objects.
     pub cluster: &'a Value,
-    /// Failure domains of the deployments and sets that use the template, each once; the empty text stands for none.
+    /// Failure domains of the deployments and sets that use the template, each once; an empty text for owners without one.
     pub zones: &'a [String],
     /// Version of Kubernetes; empty if it is not known.
     pub version: &'a str,

@@ -22,7 +22,7 @@ pub fn of_node(machine: &Machine, zone: Option<&str>) -> Option<String> {
     machine.node_provider_id().map(str::to_owned).or_else(|| to_node(&machine.spec.provider_id, zone))
 }
 
-/// Whether two IDs, in any form, are of one VM.
+/// Two IDs, in any form, are of one VM.
 pub fn is_same(one: &str, other: &str) -> bool {
     !one.is_empty() && identity(one) == identity(other)
 }

@@ -58,8 +58,7 @@ pub fn data_secret_name(bootstrap: &Bootstrap, place: &TemplateLocation<'_>, rep
     name
 }
 
-/// Whether the Secret of a class has the data of a bootstrap Secret. What is not among the objects is taken to be as it
-/// should be.
+/// The Secret of a class has the data of a bootstrap Secret. A Secret that is not among the objects is assumed to be right.
 pub fn has_data_of(
     class: Option<&MachineClass>,
     name: &str,

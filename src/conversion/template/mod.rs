@@ -42,7 +42,7 @@ pub struct CapiMachineTemplate {
     pub rollout_after: Option<Time>,
 }
 
-/// Converts a template of Cluster API. What `spec` says about class, bootstrap data, zone and VM is read elsewhere.
+/// Converts a template of Cluster API. Class, bootstrap data, zone and VM in its `spec` are read elsewhere.
 pub fn to_native(
     source: &CapiMachineTemplate,
     class: ClassSpec,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::types::{MachineTaint, NodeTaint};
 use mcm_api::machine::{self, ClassSpec};
 
-/// Whether a Machine is deleted first, on both sides.
+/// The annotations by which a Machine is deleted first, on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeletedFirst {

@@ -498,7 +498,7 @@ fn a_topology_without_its_class_is_refused_by_the_name_of_the_class(#[values("v1
     assert_eq!(conversion.refusals[0].reason, expected);
 }
 
-/// Those of mcm, and those of a cloud that manages the machines of its pools.
+/// The workers are of mcm, or of a cloud that manages the machines of its pools.
 #[rstest]
 fn a_topology_with_other_workers_is_unchanged(
     #[values("MCMMachineTemplate", "GCPManagedMachinePoolTemplate")] kind: &str,

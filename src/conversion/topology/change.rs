@@ -82,7 +82,7 @@ impl ClassJsonPatch<'_> {
     /// The counterparts of a patch of the template of machines.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The text has the reason why the patch has no counterpart.
     pub fn of_machine(&self, source: &ForeignWorker<'_>) -> Result<Vec<TemplateJsonPatches>, String> {
         if self.is_of_metadata() {
             return Ok(Vec::new());
@@ -138,7 +138,7 @@ impl ClassJsonPatch<'_> {
     /// The counterparts of a patch of the infrastructure of the cluster. Most of its fields determine nothing of a machine.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The text has the reason why the patch has no counterpart.
     pub fn of_cluster(&self, source: &ForeignWorker<'_>, machine: &Value) -> Result<Vec<Value>, String> {
         if self.is_of_metadata() {
             return Ok(Vec::new());
@@ -170,7 +170,7 @@ impl ClassJsonPatch<'_> {
         found.into_iter().map(|(place, there)| self.patch(&place, there, expected)).collect()
     }
 
-    /// The JSON patch at a place of the class. If core has the value, `expected` stands for it.
+    /// The JSON patch at a place of the class. `expected` is the placeholder of a value that core has.
     fn patch(&self, place: &str, there: Option<Value>, expected: Option<&Value>) -> Result<Value, String> {
         let parts = parts(place);
         let is_number = |part: &&String| part.parse::<usize>().is_ok();
@@ -231,7 +231,7 @@ fn added_refusals<'a>(
     report.refusals.iter().filter(move |one| !is_known(one))
 }
 
-/// Whether a variable has a name that a template can use.
+/// A variable has a name that a template can use.
 fn is_identifier(name: &str) -> bool {
     let is_word = |word: &str| {
         word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')

@@ -21,14 +21,14 @@ use crate::types::{CORE_GROUP, MCMMachineSpec, MCMMachineTemplate, MCMMachineTem
 use mcm_api::machine::{ClassContent, SecretRef};
 use worker::{CLUSTER_NAME, DEPLOYMENTS, ForeignWorker, OWNERS, REFERENCES, WorkerClass, class_of, items, workers_of};
 
-/// Whether a Cluster or ClusterClass has workers in its topology.
+/// A Cluster or ClusterClass has workers in its topology.
 pub(super) fn has_workers(document: &SourceDocument<'_>) -> bool {
     let path = if document.kind == "ClusterClass" { "/spec/workers" } else { "/spec/topology/workers" };
     let workers = document.value.pointer(path);
     workers.is_some_and(|workers| OWNERS.iter().any(|name| items(&workers[*name]).next().is_some()))
 }
 
-/// Whether an object is a ClusterClass with worker classes of another provider.
+/// An object is a ClusterClass with worker classes of another provider.
 pub(super) fn has_foreign_workers(document: &SourceDocument<'_>) -> bool {
     is_class(document) && workers_of(document).iter().any(WorkerClass::is_foreign)
 }
@@ -41,12 +41,12 @@ pub(super) fn worker_kinds<'a>(document: &SourceDocument<'a>) -> Vec<(String, &'
     workers_of(document).into_iter().map(|worker| (worker.path(), worker.kind)).collect()
 }
 
-/// Whether a worker class of a ClusterClass refers to a template of another provider.
+/// A worker class of a ClusterClass refers to a template of another provider.
 pub(super) fn uses(template: &SourceDocument<'_>, input: &ConversionInput<'_>) -> bool {
     users_of(template, input).next().is_some()
 }
 
-/// Whether the ClusterClass of a Cluster with workers is not among the objects.
+/// The ClusterClass of a Cluster with workers is not among the objects.
 pub(super) fn is_incomplete(cluster: &SourceDocument<'_>, input: &ConversionInput<'_>) -> bool {
     has_workers(cluster) && classes(input).all(|class| class.name != class_of(cluster))
 }
@@ -148,7 +148,7 @@ pub(super) fn made(
     let mut objects = Vec::new();
     for (class, worker) in users_of(document, input) {
         let Some(source) = ForeignWorker::from_worker_class(worker, class, input, options, report) else { continue };
-        // What each Cluster has counts; what only some have is at least reported.
+        // Problems of all Clusters count; problems of only some are at least reported.
         let [least, most] = [false, true].map(|with_conditional| {
             let change::PatchedMachine { machine, cluster } = change::patched(class.value, &source, with_conditional);
             let mut report = ConversionReport::default();

@@ -41,12 +41,12 @@ impl WorkerClass<'_> {
         format!("spec.workers.{}[{}]", self.owner, self.number)
     }
 
-    /// Whether its machines belong to another provider. The machines of other kinds are not those of mcm either way.
+    /// Its machines belong to another provider. The machines of other kinds are not those of mcm either way.
     pub fn is_foreign(&self) -> bool {
         hybrid::is_foreign(self.kind) || self.kind.strip_suffix("Template").is_some_and(hybrid::is_foreign)
     }
 
-    /// Whether the selector of a patch selects its infrastructure template.
+    /// The selector of a patch selects its infrastructure template.
     pub fn is_selected(&self, selector: &Value) -> bool {
         let names = items(&selector["matchResources"]["machineDeploymentClass"]["names"]);
         let fits = |name: &str| match (name.strip_prefix('*'), name.strip_suffix('*')) {
@@ -118,7 +118,7 @@ impl<'a> ForeignWorker<'a> {
         Some(Self { worker, machine, cluster, provider, zones: zones_of(worker, class, input), options })
     }
 
-    /// Whether the selector of a patch selects the template of the infrastructure of its Clusters.
+    /// The selector of a patch selects the template of the infrastructure of its Clusters.
     pub fn is_of_cluster(&self, selector: &Value) -> bool {
         let kind = selector["kind"].as_str().and_then(|kind| kind.strip_suffix("Template"));
         let resources = &selector["matchResources"];
@@ -166,7 +166,7 @@ fn made_of(template: &SourceDocument<'_>) -> Value {
     json!({ "kind": kind, "spec": template.value["spec"]["template"]["spec"] })
 }
 
-/// The zones of the machines of a worker class, each once: those that the Clusters of the class name, or that of the worker class.
+/// The zones of the machines of a worker class, each once: from the Clusters of the class, or else from the worker class.
 fn zones_of(worker: WorkerClass<'_>, class: &SourceDocument<'_>, input: &ConversionInput<'_>) -> Vec<String> {
     let clusters = input
         .documents

@@ -83,7 +83,7 @@ impl Cluster {
         initialization.is_some_and(|all| all.control_plane_initialized == Some(true))
     }
 
-    /// Its infrastructure was complete. A Cluster without infrastructure has none to wait for.
+    /// Its infrastructure was complete. A Cluster without infrastructure waits for nothing.
     pub fn is_provisioned(&self) -> bool {
         let initialization = self.status.as_ref().map(|status| &status.initialization);
         let was_complete = initialization.is_some_and(|all| all.infrastructure_provisioned == Some(true));

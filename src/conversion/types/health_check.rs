@@ -95,7 +95,7 @@ pub struct UnhealthyCondition {
     pub timeout_seconds: i32,
 }
 
-/// Whether and how an unhealthy Machine is replaced.
+/// The replacement of an unhealthy Machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]

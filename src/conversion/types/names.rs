@@ -4,9 +4,9 @@ use mcm_api::{hash::fnv1a_32, syntax};
 
 /// Label on every object of a cluster: the name of the Cluster.
 pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-/// Label on a Machine: the name of its MachineDeployment. Also the selector of a deployment that has none.
+/// Label on a Machine: the name of its MachineDeployment. Also the selector of a deployment without a selector.
 pub const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
-/// Label on a Machine: the name of its MachineSet. Also the selector of a set that has none.
+/// Label on a Machine: the name of its MachineSet. Also the selector of a set without a selector.
 pub const SET_NAME: &str = "cluster.x-k8s.io/set-name";
 /// Label on a Machine: the name of its MachinePool.
 pub const POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
@@ -81,7 +81,7 @@ pub fn label_value(name: &str) -> String {
     format!("hash_{text}_z")
 }
 
-/// Whether a name can be the value of a label.
+/// A name can be the value of a label.
 pub fn is_label_value(name: &str) -> bool {
     !name.is_empty() && syntax::is_label_value(name)
 }

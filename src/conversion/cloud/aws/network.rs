@@ -10,14 +10,14 @@ const PODS_ONLY: (&str, &str) = ("sigs.k8s.io/cluster-api-provider-aws/associati
 /// Of subnets in local and wavelength zones, where the provider places no machine by itself.
 const EDGE_ZONES: [&str; 2] = ["local-zone", "wavelength-zone"];
 
-/// Whether an interface of the class has no subnet or no security groups.
+/// An interface of the class has no subnet or no security groups.
 pub fn is_open(provider_spec: &Value) -> bool {
     let interfaces = provider_spec["networkInterfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
     interfaces.is_empty()
         || interfaces.iter().any(|one| is_absent(&one["subnetID"]) || is_absent(&one["securityGroupIDs"]))
 }
 
-/// The same `providerSpec` with a subnet and the security groups of the cluster, where it has none. Of the subnets in
+/// The same `providerSpec` with a subnet and the security groups of the cluster, where they are missing. Of the subnets in
 /// the zone of the class, it is the first private one, as with the provider of the cluster; a public one for a class with
 /// public addresses.
 pub fn closed(provider_spec: &Value, zone: &str, cluster: &Value) -> Result<Value, String> {

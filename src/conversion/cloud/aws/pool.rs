@@ -9,7 +9,7 @@ pub fn machine_spec(spec: &Value, report: &mut ConversionReport) -> Value {
     for name in ["name", "versionNumber"] {
         machine.remove(name);
     }
-    // A launch template without a key has none; the key of the cluster is only for single machines.
+    // A launch template without a key starts VMs without one; the key of the cluster is only for single machines.
     machine.entry("sshKeyName").or_insert_with(|| json!(""));
     if let Some(tags) = given.take("additionalTags") {
         machine.insert("additionalTags".to_owned(), tags);

@@ -217,7 +217,7 @@ fn interface(given: &mut UnreadFields, template: &ProviderTemplate<'_>, report: 
     made.into()
 }
 
-/// The groups for the roles of a node, and the additional ones. The answer of the user stands for those that are not named.
+/// The groups for the roles of a node, and the additional groups. The answer of the user replaces groups that are not named.
 fn security_groups(
     given: &mut UnreadFields,
     template: &ProviderTemplate<'_>,
@@ -262,7 +262,7 @@ fn security_groups(
     groups
 }
 
-/// The subnet of the template, or else the one that the provider would choose, or else the answer of the user.
+/// The subnet of the template, else the choice of the provider, else the answer of the user.
 fn subnet(given: &mut UnreadFields, template: &ProviderTemplate<'_>, report: &mut ConversionReport) -> String {
     let mut subnet = given.object("subnet", report);
     let named = subnet.text("id", report);
@@ -297,7 +297,7 @@ fn subnet_path(given: &UnreadFields) -> String {
     format!("{}.id", given.path("subnet"))
 }
 
-/// Whether each VM may have subnet and security groups of its AWSCluster, which a class without them leaves to it.
+/// Each VM may have subnet and security groups of its AWSCluster, which a class without them leaves to it.
 fn has_open_network(template: &ProviderTemplate<'_>) -> bool {
     template.is_of_class && template.cluster["kind"] != MANAGED
 }
