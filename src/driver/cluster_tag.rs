@@ -8,7 +8,7 @@ use serde_json::Value;
 /// `kubernetes-io-cluster-` of GCP, `kubernetes.io-cluster-` of Azure and OpenStack.
 const MARK: &str = "kubernetes-io-cluster-";
 
-/// Whether two classes have such a tag in common. A class without one may share its VMs with any other.
+/// Two classes have such a tag in common. A class without one may share its VMs with any other.
 pub(super) fn is_shared(class: &Value, other: &Value) -> bool {
     let tags = tags_of(class);
     tags.is_empty() || !tags.is_disjoint(&tags_of(other))

@@ -86,7 +86,7 @@ impl Code {
         }
     }
 
-    /// Whether a repeated call may succeed without a change.
+    /// A repeated call may succeed without a change.
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Unknown | Self::DeadlineExceeded | Self::Aborted | Self::Unavailable)
     }

@@ -15,7 +15,7 @@ pub struct DriverError {
     /// State to store although the call failed.
     pub last_known_state: Option<String>,
     /// With [`Code::Uninitialized`]: the VM that exists but is not finished. With [`Code::NotFound`]: the VM as it ended, if the
-    /// cloud still shows it; [`Vm::halted`] says how.
+    /// cloud still shows it; [`Vm::halted`] has the reason.
     pub vm: Option<Box<Vm>>,
     /// Nothing failed: the cloud still works on it, and the same call continues after this time. Only if
     /// [`MachineRequest::may_pause`](super::MachineRequest::may_pause).

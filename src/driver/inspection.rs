@@ -5,13 +5,13 @@
 pub struct ResourceFinding {
     /// The field that needs it, such as `providerSpec.ami`, or `Secret`.
     pub path: String,
-    /// Whether the resource exists.
+    /// The existence of the resource.
     pub presence: ResourcePresence,
     /// The finding, or the reason why it is unknown; free of secrets.
     pub text: String,
 }
 
-/// Whether the resource exists.
+/// The existence of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourcePresence {
     /// It exists and is usable.
@@ -44,8 +44,8 @@ impl ResourceFinding {
         Self { path: path.into(), presence, text: format!("{}: {}", error.code, error.message) }
     }
 
-    /// The finding about a resource that was looked for: `None` if there certainly is none. `judge` returns what is known of one that
-    /// exists, or why it cannot be used.
+    /// The finding about a resource after its look-up: `found` is `None` if it certainly does not exist. `judge` describes a
+    /// resource that exists, or returns the reason why it cannot be used.
     pub fn judged<T>(
         path: impl Into<String>,
         found: Result<Option<T>, super::DriverError>,

@@ -43,7 +43,7 @@ pub struct MachineRequest {
     /// Marker of the owner of the VM, which `create` and `tag` write on it; empty in other requests. At most 63 lower-case
     /// letters, digits and hyphens.
     pub owner: String,
-    /// Whether the call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
+    /// The call may end while the cloud still works, with [`DriverError::call_again_in`]. Otherwise it waits.
     pub may_pause: bool,
 }
 
@@ -104,24 +104,24 @@ pub trait Driver: Send + Sync + 'static {
     /// Initializes a VM after its creation. [`Code::Uninitialized`] means: call again.
     async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
-    /// Deletes the VM with the Machine's provider ID or, without one, every VM of the Machine. Succeeds if there is
-    /// none. Returns the state to store, if any.
+    /// Deletes the VM with the Machine's provider ID or, without one, every VM of the Machine. Succeeds if no VM
+    /// exists. Returns the state to store, if any.
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError>;
 
-    /// Looks the VM of a Machine up. [`Code::NotFound`] means that there certainly is none; [`Code::Uninitialized`]
+    /// Finds the VM of a Machine. [`Code::NotFound`] means that it certainly does not exist; [`Code::Uninitialized`]
     /// carries the VM in [`DriverError::vm`].
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError>;
 
     /// All existing VMs of a class, by provider ID. A partial list is an error.
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError>;
 
-    /// Whether [`Self::list`] of a class may show VMs that were created for another class of the same provider. Makes no
+    /// [`Self::list`] of a class may show VMs that were created for another class of the same provider. Makes no
     /// cloud call.
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
         cluster_tag::is_shared(&class.provider_spec, &other.provider_spec)
     }
 
-    /// Looks for what the class needs of the cloud, such as its image and its network, with read-only calls.
+    /// Checks the cloud resources that the class needs, such as its image and its network, with read-only calls.
     /// [`Code::Unimplemented`] if the driver cannot. Only `mcm class check` calls it.
     async fn inspect(&self, _: &MachineClass, _: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let message = format!("driver {} cannot inspect its cloud", self.name());
@@ -160,7 +160,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// Ends the membership of that VM. Succeeds if it is no member, and if the VM does not exist. [`Code::NotFound`] means that
-    /// the cloud clearly says that there is no such load balancer.
+    /// the load balancer does not exist, according to a clear answer of the cloud.
     async fn deregister(&self, _: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
         Err(no_members(self.name(), balancer))
     }

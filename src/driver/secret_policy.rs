@@ -66,7 +66,7 @@ impl SecretPolicy {
         Cow::Owned(Self { folders, flat_folders, ..self.clone() })
     }
 
-    /// Whether classes of a namespace may use credentials of the process.
+    /// Classes of a namespace may use credentials of the process.
     fn serves(&self, namespace: &str) -> bool {
         self.process_credentials.iter().any(|one| one == ALL_NAMESPACES || one == namespace)
     }
@@ -254,7 +254,7 @@ fn is_of_process(url: &Url) -> bool {
     }
 }
 
-/// Whether a host is a domain or below it.
+/// A host is a domain or below it.
 fn is_below(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

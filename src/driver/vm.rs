@@ -26,7 +26,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// The VM as its creation returns it: the state says that it was created.
+    /// The VM as its creation returns it: its state describes the creation.
     #[must_use]
     pub fn as_created(self) -> Self {
         Self { last_known_state: Some(format!("Created {}", self.provider_id)), ..self }
@@ -43,7 +43,7 @@ pub struct ListedVm {
 }
 
 impl ListedVm {
-    /// A VM with a marker; an empty one is none.
+    /// A VM with a marker; an empty text is no marker.
     pub fn new(machine: impl Into<String>, owner: Option<String>) -> Self {
         Self { machine: machine.into(), owner: owner.filter(|owner| !owner.is_empty()) }
     }

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::wanted::MachineIdentity;
 
-/// A look-up that began longer ago says nothing about now.
+/// The longest age of a look-up that counts.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// Look-ups of Machines, by the place `K` where their VMs are looked for, and by their UID. Each serves one creation, so that a
-/// creation after a request always looks.
+/// creation after a request always makes a look-up.
 pub struct AbsenceCache<K> {
     looks: Mutex<HashMap<(K, String), AbsenceRecord>>,
 }
@@ -44,7 +44,7 @@ impl<K: Clone + Eq + Hash> AbsenceCache<K> {
         AbsenceLookup { absences: self, key, began }
     }
 
-    /// Whether the last look-up of a Machine found no VM a moment ago, and no creation began since. Called when one begins.
+    /// The last look-up of a Machine found no VM a moment ago, and no creation began since. Called when one begins.
     pub fn take(&self, place: K, wanted: MachineIdentity<'_>) -> bool {
         let look = self.looks.lock().remove(&(place, wanted.uid.to_owned()));
         !wanted.uid.is_empty() && look.is_some_and(|look| look.found_none && look.is_fresh())

@@ -21,7 +21,7 @@ pub const MOST_LOGINS: usize = 256;
 pub struct CloudAccess {
     /// The limits of its calls.
     pub limits: HttpLimits,
-    /// Whether requests go through the proxy that the environment names, if it names one.
+    /// Requests use the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     /// Restricts the Secrets of classes.
     pub secrets: SecretPolicy,
@@ -55,10 +55,10 @@ impl<L: Clone + Eq + Hash, A> LoginCache<L, A> {
         }
     }
 
-    /// The API of a login; a new one if there is none.
+    /// The API of a login; a new API for a new login.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// `open` failed.
     pub fn get_or(&self, login: &L, open: impl FnOnce() -> Result<A, DriverError>) -> Result<Arc<A>, DriverError> {
         self.logins.get_or(login, || open().map(Arc::new))
     }

@@ -17,7 +17,7 @@ pub struct HttpAnswer {
 }
 
 impl HttpAnswer {
-    /// Whether the status is a success.
+    /// The status is a success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }

@@ -20,7 +20,7 @@ pub const LARGEST_ERROR: usize = 64 << 10;
 /// Calls wait so long for their turn while the cloud throttles.
 const LONGEST_QUEUE: Duration = Duration::from_secs(240);
 
-/// How long answers may take.
+/// Time limits of calls.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {
     /// Of one attempt of a call.
@@ -159,7 +159,7 @@ pub(super) async fn exchange(
     Ok(HttpAnswer { status, headers, text })
 }
 
-/// Pause before the next call that an answer with this status asks for.
+/// The pause before the next call, from the headers of an answer with this status.
 pub fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
     pause_of(status, headers.get(http::header::RETRY_AFTER)?.to_str().ok()?)
 }
@@ -188,7 +188,7 @@ pub fn find<'a, E: error::Error + 'static>(error: &'a (dyn error::Error + 'stati
     std::iter::successors(Some(error), |one| one.source()).find_map(|one| one.downcast_ref())
 }
 
-/// The text of an error and of its causes, without those that only repeat. That of an HTTP client quotes the URL, which may be
+/// The text of an error and of its causes, without repetitions. The text of an HTTP client quotes the URL, which may be
 /// long, so it is left out if there is a cause.
 pub fn causes(error: &(dyn error::Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();

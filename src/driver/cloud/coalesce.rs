@@ -48,7 +48,8 @@ where
         Self { window, is_of_facts: false, waiting: Arc::default(), numbers: AtomicU64::new(0) }
     }
 
-    /// For what never changes, where the key says it all: look-ups do not wait, and join a request until its answer is there.
+    /// Look-ups of facts that never change and are named by the key alone: they do not wait, and join a request until its answer
+    /// is there.
     pub fn of_facts() -> Self {
         Self { is_of_facts: true, ..Self::new(Duration::ZERO) }
     }
@@ -128,7 +129,7 @@ mod tests {
             Self { sent: Arc::default(), coalescer: LookupCoalescer::new(WINDOW) }
         }
 
-        /// Answers with the number of requests before this one, after a second.
+        /// Returns the number of requests before this one, after a second.
         async fn ask(&self, key: &'static str, name: &str) -> usize {
             let sent = Arc::clone(&self.sent);
             let send = move |names: BTreeSet<String>| async move {

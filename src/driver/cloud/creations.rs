@@ -37,7 +37,7 @@ const ANNOUNCES: Duration = Duration::from_millis(500);
 /// Most Machines whose creation has an unknown outcome.
 const MOST: usize = 10_000;
 
-/// Whether a creation may send requests. It is called often.
+/// True while a creation may send requests. It is called often.
 pub type CreationRight = Arc<dyn Fn() -> bool + Send + Sync>;
 
 tokio::task_local! {
@@ -50,7 +50,7 @@ pub async fn creating_while<F: Future>(right: CreationRight, call: F) -> F::Outp
     RIGHT.scope(right, call).await
 }
 
-/// Runs the steps of a creation, and asks for the right before each of them continues.
+/// Runs the steps of a creation, and checks the right before each of them continues.
 async fn steps_while<V>(
     right: Option<CreationRight>,
     may_pause: bool,
@@ -148,7 +148,7 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
         Err(DriverError { last_known_state: Some(state), ..DriverError::not_done(message, ANNOUNCES) })
     }
 
-    /// Whether the state of a Machine says only that this process is about to send its request.
+    /// The state of a Machine means only that this process is about to send its request.
     pub fn is_announced(&self, machine: &Machine) -> bool {
         is_announced(&self.announced, machine)
     }
@@ -208,13 +208,13 @@ impl<V: Clone + Send + Sync + 'static> VmCreations<V> {
     }
 }
 
-/// What is known of the creations of Machines, whatever their VMs are.
+/// The known creations of Machines, whatever their VMs are.
 #[async_trait]
 pub trait CreationLedger: Send + Sync {
     /// Waits until no request for a Machine is under way.
     async fn settled(&self, machine: &Machine);
 
-    /// Whether an absence that a look-up from now on shows is certain.
+    /// Succeeds if an absence that a look-up from now on shows is certain.
     ///
     /// # Errors
     /// [`Code::Unavailable`]: an earlier request may still create the VM.
@@ -314,7 +314,7 @@ fn state_of(machine: &Machine) -> &str {
     machine.status.as_ref().map(|status| status.last_known_state.as_str()).unwrap_or_default()
 }
 
-/// When a request with an unknown outcome ended, as the Machine's status says.
+/// The end of a request with an unknown outcome, from the status of the Machine.
 fn stored(machine: &Machine) -> Option<Timestamp> {
     state_of(machine).strip_prefix(UNKNOWN_SINCE)?.parse().ok()
 }
@@ -350,14 +350,14 @@ mod tests {
         MachineRequest { machine, class, secret, owner: String::new(), may_pause }
     }
 
-    /// Looks for a Machine that has no VM.
+    /// Begins the look-up of a Machine that has no VM.
     async fn absence(creations: &VmCreations<usize>, request: &MachineRequest) -> Result<Option<usize>, DriverError> {
         creations.settled(&request.machine).await;
         creations.certainty(request).map(|()| None)
     }
 
     impl Cloud {
-        /// Looks for a VM; creates one after `pause`, and answers with `failure` if there is one.
+        /// Finds a VM; creates one after `pause`, and fails with `failure` if it is set.
         async fn create(
             &self,
             creations: &VmCreations<usize>,

@@ -73,7 +73,7 @@ impl CloudFailure {
         }
     }
 
-    /// Whether the cloud refused the call because there are too many.
+    /// The cloud refused the call because there are too many.
     pub fn is_throttling(&self) -> bool {
         match self {
             Self::Named { name, .. } => is_throttling(name),
@@ -82,8 +82,8 @@ impl CloudFailure {
         }
     }
 
-    /// Whether the cloud may have carried out the request, or may still do so, although it failed here. A refusal of the cloud
-    /// itself, and one of a server before it, say that it has not.
+    /// The cloud may have carried out the request, or may still do so, although it failed here. A refusal of the cloud
+    /// itself, or of a server before it, proves that it has not.
     pub fn may_have_had_effect(&self) -> bool {
         match self {
             Self::Named { .. } | Self::Unreachable(_) | Self::Queued(_) | Self::Unsent(_) | Self::Credentials(_) => {
@@ -94,7 +94,7 @@ impl CloudFailure {
         }
     }
 
-    /// Whether the cloud gave it this name.
+    /// The cloud gave it this name.
     pub fn is(&self, expected: &str) -> bool {
         matches!(self, Self::Named { name, .. } if name == expected)
     }
@@ -126,7 +126,7 @@ impl CloudFailure {
         DriverError::new(self.code(), format!("{what} failed: {}", safe_text(&text, secret)))
     }
 
-    /// The same for a list. A list that is not found says nothing about its entries, so it is not their absence.
+    /// The same for a list. If a list is not found, its entries may still exist, so it is not their absence.
     pub fn error_of_list(&self, what: &str, secret: &SecretData) -> DriverError {
         let error = self.error(what, secret);
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };

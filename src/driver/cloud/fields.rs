@@ -16,7 +16,7 @@ pub fn choice(fields: &mut FieldReader<'_>, name: &'static str, choices: &'stati
     fields.optional(name, &ScalarType::new(one_of_text(choices), parse)).filter(|text| !text.is_empty())
 }
 
-/// One of a few texts, or one that only the cloud knows: it may be newer than this program, so it is a warning. An empty text
+/// One of a few texts. Another text is a warning, because the cloud may be newer than this program. An empty text
 /// counts as absent.
 pub fn known(fields: &mut FieldReader<'_>, name: &'static str, choices: &'static [&'static str]) -> Option<String> {
     warn_of_unknown(fields, name, choices);
@@ -64,7 +64,7 @@ where
     ScalarType::new(expected, parse)
 }
 
-/// Whether a text is letters, digits and hyphens only, so that it cannot lead a URL elsewhere.
+/// A text is letters, digits and hyphens only, so that it cannot lead a URL elsewhere.
 pub fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

@@ -19,7 +19,7 @@ pub trait CloudVm {
     /// The markers of a class.
     type Scope: ?Sized;
 
-    /// Whether the cloud gives the ID of a VM to later VMs, as clouds of physical servers do. Then an ID alone does not say that
+    /// The cloud gives the ID of a VM to later VMs, as clouds of physical servers do. Then an ID alone does not prove that
     /// a VM is that of a Machine.
     const REUSES_IDS: bool;
 
@@ -32,7 +32,7 @@ pub trait CloudVm {
     /// UID of that Machine. VMs of the reference have none.
     fn machine_uid(&self) -> Option<&str>;
 
-    /// Whose VM it is, by its tags or labels.
+    /// The owner of the VM, by its tags or labels.
     fn belonging(&self, scope: &Self::Scope) -> VmOwnership;
 
     /// The marker of its owner. VMs of the reference have none.
@@ -43,13 +43,13 @@ pub trait CloudVm {
         ListedVm::new(self.machine_name(), self.owner().map(str::to_owned))
     }
 
-    /// Whether lists and look-ups by name show it. A copy that another program made, and a VM that another infrastructure
+    /// Lists and look-ups by name show it. A copy that another program made, and a VM that another infrastructure
     /// provider has taken over, are known by their ID alone.
     fn is_listed(&self, _: &Self::Scope) -> bool {
         true
     }
 
-    /// Whether the cloud shows it although its deletion is under way. It is there to be waited for, and is no VM otherwise.
+    /// The cloud shows it although its deletion is under way. It is there to be waited for, and is no VM otherwise.
     fn is_leaving(&self) -> bool {
         false
     }
@@ -85,7 +85,7 @@ pub fn known_as<V: CloudVm>(found: Option<V>, wanted: MachineIdentity<'_>, scope
 /// The only VM of several that were found.
 ///
 /// # Errors
-/// [`Code::NotFound`] if there is none, [`Code::OutOfRange`] if there are several.
+/// [`Code::NotFound`] if no VM was found, [`Code::OutOfRange`] if there are several.
 pub fn only<V: CloudVm>(mut found: Vec<V>, machine: &str) -> Result<V, DriverError> {
     match (found.pop(), found.len()) {
         (None, _) => Err(DriverError::new(Code::NotFound, format!("machine {machine:?} has no VM"))),

@@ -188,7 +188,7 @@ impl LimiterState {
     }
 }
 
-/// Whether the name of a cloud's error means that there are too many calls.
+/// The name of a cloud's error means that there are too many calls.
 pub fn is_throttling(name: &str) -> bool {
     const PARTS: [&str; 6] = ["throttl", "ratelimit", "rateexceeded", "requestlimit", "toomanyrequests", "slowdown"];
     let plain = name.replace('_', "").to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Selects the VMs of a class: those that carry its cluster marker and its role marker. Only the keys count.
+//! Selects the VMs of a class: they carry its cluster marker and its role marker. Only the keys count.
 
 use crate::spec::ClassProblems;
 
@@ -53,12 +53,12 @@ impl ClassMarkers {
         }
     }
 
-    /// Whether a VM with these keys carries both markers.
+    /// A VM with these keys carries both markers.
     pub fn are_on<'a>(&self, keys: impl Iterator<Item = &'a str> + Clone) -> bool {
         keys.clone().any(|key| key == self.cluster) && keys.clone().any(|key| key == self.role)
     }
 
-    /// Whether a VM with these keys is marked as one of another cluster.
+    /// A VM with these keys is marked as one of another cluster.
     pub fn are_foreign<'a>(&self, keys: impl Iterator<Item = &'a str> + Clone, names: MarkerNames) -> bool {
         keys.clone().any(|key| key.contains(names.cluster)) && !keys.clone().any(|key| key == self.cluster)
     }

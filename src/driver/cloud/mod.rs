@@ -5,10 +5,11 @@
 //! - **Requests.** [`Rest`] sends JSON to one URL, [`Http`] anything over HTTP, with time-outs, sizes and repetition ([`Limits`]). [`Connections`]
 //!   have the [`TlsOptions`] of an account. A [`Limiter`] keeps to the rate of a cloud that throttles; [`Requests`] measures. [`Pages`] are lists
 //!   that come page by page. A [`Coalescer`] joins look-ups that wait at the same time.
-//! - **Credentials.** [`Secrets`] reads the keys of a Secret, [`read_credential_file`] the file that one names. [`TokenCache`] gets tokens and
-//!   renews them, [`Recent`] remembers accounts. A [`JwtKey`] signs the requests of service accounts.
+//! - **Credentials.** [`Secrets`] reads the keys of a Secret, [`read_credential_file`] the file that a key names.
+//!   [`TokenCache`] gets tokens and renews them, [`Recent`] remembers accounts. A [`JwtKey`] signs the requests of service
+//!   accounts.
 //! - **One VM for one Machine.** [`Wanted`] is the Machine, [`CloudVm`] a VM; [`created_for`], [`known_as`] and [`only`] match them.
-//!   [`idempotency_token`] is for clouds that know repeated requests, [`Creations`] for those that do not. [`Absences`] spare a creation
+//!   [`idempotency_token`] is for clouds that know repeated requests, [`Creations`] for all others. [`Absences`] spare a creation
 //!   the look-up that the controllers have just made. [`ProviderIds`] and [`Markers`] are how Machines name VMs, and how VMs name
 //!   their cluster.
 //! - **Long work.** [`until_done`] follows what a cloud carries out after its answer.

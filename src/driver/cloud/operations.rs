@@ -60,7 +60,7 @@ pub trait CloudSession: Clone + Send + Sync + 'static {
     /// A VM in the form of drivers.
     fn shown(&self, vm: &Self::Vm) -> Vm;
 
-    /// The VMs of the class among those that the cloud returned for it.
+    /// The VMs of the class in the list that the cloud returned for it.
     fn listing(&self, all: Vec<Self::Vm>) -> VmsByProviderId {
         let is_ours = |vm: &&Self::Vm| {
             vm.belonging(self.scope()) == VmOwnership::Ours && vm.is_listed(self.scope()) && !vm.is_leaving()
@@ -116,7 +116,7 @@ pub trait CloudOperations: Send + Sync + 'static {
     /// Reports the problems of the Secret of a class.
     fn check_secret(&self, spec: Self::Spec, class: &MachineClass, secret: &SecretData, problems: &mut ClassProblems);
 
-    /// Whether a list of a class may show VMs of another class. `None` if that is not known, such as of a class without a cluster.
+    /// A list of a class may show VMs of another class. `None` if that is not known, such as of a class without a cluster.
     fn may_list(spec: &Self::Spec, other: &Self::Spec) -> Option<bool>;
 
     /// The ID of a volume as Nodes report it; `None` if its type is unknown.
@@ -160,7 +160,7 @@ pub trait CloudOperations: Send + Sync + 'static {
         is_listed: bool,
     ) -> Result<(), DriverError>;
 
-    /// Looks for what the class needs of the cloud.
+    /// Checks the cloud resources that the class needs.
     async fn inspect(&self, session: &Self::Session, secret: &SecretData) -> Vec<ResourceFinding>;
 
     /// The VM of a Machine.
@@ -200,8 +200,8 @@ pub trait CloudOperations: Send + Sync + 'static {
     /// The VMs of a Machine: the VM with its provider ID or, without an ID, all that were created for it. They may be leaving.
     ///
     /// # Errors
-    /// [`Code::Unavailable`]: there is none, but an earlier request may still create one. That is decided before the look-up: the
-    /// cloud may carry the request out while it answers.
+    /// [`Code::Unavailable`]: no VM exists, but an earlier request may still create one. That is decided before the look-up: the
+    /// cloud may carry the request out during the look-up.
     async fn find(&self, session: &Self::Session, request: &MachineRequest) -> Result<Vec<VmOf<Self>>, DriverError> {
         let machine = &*request.machine;
         if !machine.spec.provider_id.is_empty() {
@@ -227,7 +227,7 @@ pub trait CloudOperations: Send + Sync + 'static {
     /// The only VM of a Machine that is not leaving.
     ///
     /// # Errors
-    /// [`Code::NotFound`]: there is none; [`Code::OutOfRange`]: there are several.
+    /// [`Code::NotFound`]: no such VM exists; [`Code::OutOfRange`]: there are several.
     async fn find_only(&self, session: &Self::Session, request: &MachineRequest) -> Result<VmOf<Self>, DriverError> {
         let found = staying(self.find(session, request).await?);
         only(found, MachineIdentity::from_machine(&request.machine).name)

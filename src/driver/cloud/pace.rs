@@ -6,12 +6,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Code, DriverError};
 
-/// How often the driver looks at work of the cloud.
+/// How often the driver polls work of the cloud.
 #[derive(Clone, Copy, Debug)]
 pub struct PollTiming {
-    /// The shortest pause between two looks.
+    /// The shortest pause between two polls.
     pub first: Duration,
-    /// The longest pause between two looks.
+    /// The longest pause between two polls.
     pub longest: Duration,
     /// The work takes longer: it is an error.
     pub total: Duration,
@@ -31,11 +31,11 @@ impl PollTiming {
     }
 }
 
-/// Looks until the work is done, and returns its result. `since` is the time when it began, `what` names it in errors. If `may_pause`
-/// is true, the call ends after one look, and a later call continues.
+/// Polls until the work is done, and returns its result. `since` is the time when it began, `what` names it in errors. If
+/// `may_pause` is true, the call ends after one poll, and a later call continues.
 ///
 /// # Errors
-/// Those of `look`; that of a pause; [`Code::DeadlineExceeded`] if the work takes too long.
+/// `look` failed; the call pauses; [`Code::DeadlineExceeded`] if the work takes too long.
 pub async fn until_done<T, F: Future<Output = Result<Option<T>, DriverError>>>(
     pace: &PollTiming,
     since: Instant,
@@ -68,7 +68,7 @@ mod tests {
     const PACE: PollTiming =
         PollTiming { first: Duration::from_secs(1), longest: Duration::from_secs(10), total: Duration::from_secs(60) };
 
-    /// Follows work that is done at the look with this number; also returns the number of looks and the time.
+    /// Follows work that is done at the poll with this number; also returns the number of polls and the time.
     async fn follow(done_at: u32, may_pause: bool) -> (Result<u32, DriverError>, u32, Duration) {
         let (since, mut looks) = (Instant::now(), 0);
         let result = until_done(&PACE, since, may_pause, "deletion of VM x", || {

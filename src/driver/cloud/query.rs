@@ -1,11 +1,11 @@
-//! Look-ups of VMs that are joined: each asks for one, and the request for all of them.
+//! Joined look-ups of VMs: each is for one VM, and one request is for all of them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::coalesce::LookupCoalescer;
 use crate::DriverError;
 
-/// A VM that a look-up asks for.
+/// The VM of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VmQuery {
     /// By the name of its Machine.

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{Code, DriverError};
 
-/// Credentials in the form that a cloud asks for.
+/// Credentials in the form that a cloud requires.
 #[async_trait]
 pub trait RequestAuthenticator: Send + Sync + 'static {
     /// The headers of one attempt of a request. Signatures contain the time, so each attempt gets its own.
@@ -69,7 +69,7 @@ impl RequestAuthenticator for BearerToken {
     }
 }
 
-/// Whether a call changes something in the cloud.
+/// The effect of a call in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEffect {
     /// It only reads, so it is repeated after every failure that may pass.
@@ -97,7 +97,7 @@ pub struct RestCall<'a> {
     pub service: &'static str,
     /// Its method.
     pub method: Method,
-    /// Whether it may be repeated.
+    /// Its effect in the cloud, which decides whether it may be repeated.
     pub effect: CallEffect,
     /// Parts of the path below the URL of the API. They are escaped, so none leads elsewhere.
     pub path: &'a [&'a str],
@@ -218,7 +218,7 @@ impl RestClient {
         self.attempts(call, |answer| answer.json()).await
     }
 
-    /// The value in the answer of a call; `None` if the cloud says that there is none.
+    /// The value in the answer of a call; `None` if the cloud reports that it does not exist.
     ///
     /// # Errors
     /// The last failure, if no attempt succeeded.

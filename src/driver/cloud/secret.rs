@@ -40,7 +40,7 @@ impl<'a> SecretReader<'a> {
         self.trimmed(&ENDPOINT)
     }
 
-    /// Whether a key is present, with any value.
+    /// A key is present, with any value.
     pub fn has(&self, key: &str) -> bool {
         self.0.0.contains_key(key)
     }

@@ -9,7 +9,7 @@ use super::failure::CloudFailure;
 
 /// Tokens are fetched again so long before they expire. One that lives less than twice as long is fetched again at half of its life.
 const AHEAD: Duration = Duration::from_secs(300);
-/// The pause after a token that is due could not be fetched. The one at hand serves meanwhile, until it expires.
+/// The pause after a token that is due could not be fetched. The earlier token serves meanwhile, until it expires.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// A token, with all that was issued with it.
@@ -62,7 +62,7 @@ impl<S: TokenSource> TokenCache<S> {
     /// A token that does not expire soon.
     ///
     /// # Errors
-    /// Those of [`TokenSource::fetch`].
+    /// [`TokenSource::fetch`] failed.
     pub async fn get(&self) -> Result<S::Value, CloudFailure> {
         self.used_until(|fetched| fetched.due).await
     }
@@ -70,7 +70,7 @@ impl<S: TokenSource> TokenCache<S> {
     /// A token that did not expire yet: for an attempt of a call that began with [`get`](Self::get).
     ///
     /// # Errors
-    /// Those of [`TokenSource::fetch`].
+    /// [`TokenSource::fetch`] failed.
     pub async fn get_unexpired(&self) -> Result<S::Value, CloudFailure> {
         self.used_until(|fetched| fetched.expires).await
     }
@@ -99,12 +99,12 @@ impl<S: TokenSource> TokenCache<S> {
         Ok(fetched.insert(CachedToken { value, due, expires }).value.clone())
     }
 
-    /// Forgets the token, because the cloud refused it.
+    /// Drops the token, because the cloud refused it.
     pub async fn forget(&self) {
         self.forget_if(|_| true).await;
     }
 
-    /// Forgets the token if it is the refused one: a refusal may come after another call fetched the next token.
+    /// Drops the token if it is the refused one: a refusal may come after another call fetched the next token.
     pub async fn forget_if(&self, is_refused: impl FnOnce(&S::Value) -> bool + Send) {
         self.fetched.lock().await.take_if(|token| is_refused(&token.value));
     }

@@ -53,7 +53,7 @@ impl UserDataLimit {
     }
 }
 
-/// Whether cloud-init reads user data, by their beginning.
+/// The beginning of the user data is one that cloud-init reads.
 pub fn is_for_cloud_init(data: &[u8]) -> bool {
     FOR_CLOUD_INIT.iter().any(|start| data.starts_with(start))
 }

@@ -18,7 +18,7 @@ impl<'a> MachineIdentity<'a> {
         Self { name: metadata.name.as_deref().unwrap_or_default(), uid: metadata.uid.as_deref().unwrap_or_default() }
     }
 
-    /// Whether a VM with this name and this mark was created for the Machine. The reference marks no UIDs, so a VM without
+    /// A VM with this name and this mark was created for the Machine. The reference marks no UIDs, so a VM without
     /// one is matched by its name.
     pub fn is(&self, name: &str, uid: Option<&str>) -> bool {
         name == self.name

@@ -1,6 +1,6 @@
 //! Advice about a driver that fails a check.
 
-/// Advice for the check of this name; empty if there is none.
+/// Advice for the check of this name; empty for a check without advice.
 pub fn advice(check: &str) -> &'static str {
     ALL.iter().find(|(name, _)| *name == check).map_or("", |(_, advice)| advice)
 }

@@ -83,7 +83,7 @@ impl<'a> CheckEnvironment<'a> {
         expect("delete", request, result).map(drop)
     }
 
-    /// The VM, initialized or not; `None` if there certainly is none.
+    /// The VM, initialized or not; `None` if it certainly does not exist.
     pub(super) async fn find(&self, request: &MachineRequest) -> Result<Option<Vm>, CheckStopReason> {
         match self.repeat(|| self.subject.driver.status(request)).await {
             Ok(vm) => Ok(Some(vm)),
@@ -96,7 +96,7 @@ impl<'a> CheckEnvironment<'a> {
         }
     }
 
-    /// All VMs that `class` sees, or a reason to skip.
+    /// All VMs in the list of `class`, or a reason to skip.
     pub(super) async fn list(&self, class: &MachineClass) -> Result<VmsByProviderId, CheckStopReason> {
         if !self.subject.driver.capabilities().list {
             return skip("the driver does not have the capability list");

@@ -32,7 +32,7 @@ pub enum ConformanceOutcome {
 pub struct CheckResult {
     /// The requirement.
     pub name: &'static str,
-    /// Whether the driver meets it.
+    /// The result for the driver.
     pub outcome: ConformanceOutcome,
     /// Why it failed or was skipped.
     pub detail: String,

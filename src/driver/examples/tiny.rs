@@ -28,7 +28,7 @@ const NAME: &str = "tiny";
 const IDS: ProviderIds = ProviderIds { provider: NAME, prefix: "tiny:///" };
 const SIZES: [&str; 2] = ["small", "large"];
 
-/// The fields of `providerSpec`. Those that are wrong have their default.
+/// The fields of `providerSpec`. Wrong fields have their default.
 #[derive(Default)]
 struct Spec {
     cluster: String,
@@ -151,7 +151,7 @@ impl Driver for TinyDriver {
         let uid = idempotency_token(&request.machine, 0)?;
         let wanted = MachineIdentity::from_machine(&request.machine);
         let Spec { cluster, size } = Spec::read(&request.class, &mut ClassProblems::default());
-        // Looks before it creates. In this cloud nothing is in between.
+        // Reads the rows before it creates. In this cloud nothing is in between.
         self.with_rows(|rows, count| {
             let found = created_for(rows.values().cloned(), wanted, &cluster);
             if !found.is_empty() {

@@ -147,7 +147,7 @@ impl<'a> FieldReader<'a> {
         self.with(name, all).unwrap_or_default()
     }
 
-    /// Whether the field is present, and not `null`.
+    /// The field is present, and not `null`.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }

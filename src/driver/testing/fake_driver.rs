@@ -53,7 +53,7 @@ impl FakeDriver {
         Self { failure: Some(DriverError::new(Code::Internal, message)), ..self }
     }
 
-    /// Each call asks to be called again.
+    /// Each call has to be repeated later.
     pub fn never_done(self) -> Self {
         Self { failure: Some(DriverError::not_done("as told", Duration::from_secs(1))), ..self }
     }

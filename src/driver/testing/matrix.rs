@@ -1,4 +1,4 @@
-//! The matrix of faults: each call of a cloud fails in each way, while the driver creates, looks up, lists or deletes. The outcome
+//! The matrix of faults: each call of a cloud fails in each way, during a creation, look-up, list or deletion. The outcome
 //! is a code and the number of VMs; the next attempt without a fault leads to exactly one VM, or to none after a deletion.
 
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub struct Row {
     pub outcomes: [Outcome; CASES.len()],
 }
 
-/// The outcomes of a call that are the same for most, and those that differ: of a lost answer, of an error of something before
+/// The outcomes of a call that are the same for most calls, and the others: of a lost answer, of an error of something before
 /// the cloud, and of what was not found. `vms` are there in all other cases.
 pub const fn usual(vms: usize, lost: Outcome, not_found: Outcome) -> [Outcome; CASES.len()] {
     [
@@ -101,7 +101,7 @@ pub const fn usual(vms: usize, lost: Outcome, not_found: Outcome) -> [Outcome; C
 /// The code of an answer that cannot be read, or was lost.
 pub const UNKNOWN: Option<Code> = Some(Code::Unknown);
 
-/// The outcomes of a look-up: without an answer it says nothing about a VM, so there are as many as before.
+/// The outcomes of a look-up: without an answer the VM may exist or not, so there are as many as before.
 pub const fn look_up(vms: usize) -> [Outcome; CASES.len()] {
     usual(vms, (UNKNOWN, vms), (UNKNOWN, vms))
 }

@@ -9,7 +9,7 @@ use crate::{Code, DriverObserver, DriverOperation};
 /// Successes and failures by provider and service.
 type Counts = BTreeMap<(String, &'static str), (usize, usize)>;
 
-/// Requests that succeeded, and those that failed.
+/// Counts of succeeded and failed requests.
 #[derive(Default)]
 pub struct Recorder(Mutex<Counts>);
 

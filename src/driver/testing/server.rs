@@ -22,7 +22,7 @@ pub struct Request {
     pub method: String,
     /// The path, without the query.
     pub path: String,
-    /// The query, without `?`; empty if there is none.
+    /// The query, without `?`; empty for a URL without a query.
     pub query: String,
     /// Headers by name; the last of several with one name.
     pub headers: BTreeMap<String, String>,
@@ -58,7 +58,7 @@ pub trait FakeCloud: Send + 'static {
 pub enum Fault {
     /// It is carried out, and the answer breaks off.
     LostAnswer,
-    /// It is carried out, and the cloud answers with an error of its own.
+    /// It is carried out, and the answer of the cloud is an error.
     CarriedOut(Reply),
     /// It is carried out after this time, whether the client still waits or not.
     Late(Duration),

@@ -101,7 +101,7 @@ pub trait World: Sized + Send + Sync {
     }
 }
 
-/// Registers the cases of the suite as tests of a world: those of every cloud, or those that are listed.
+/// Registers the cases of the suite as tests of a world: all cases of every cloud, or the listed ones.
 #[macro_export]
 macro_rules! driver_suite {
     ($world:ty) => {
@@ -133,7 +133,7 @@ pub fn with_state(mut request: MachineRequest, state: Option<&str>) -> MachineRe
     request
 }
 
-/// Looks for the VM and repeats a creation as the controllers do, until it succeeds; returns the provider ID.
+/// Reads the state of the VM and repeats a creation as the controllers do, until it succeeds; returns the provider ID.
 pub async fn created(driver: &dyn Driver, request: &MachineRequest) -> String {
     drop(driver.status(request).await);
     let mut request = request.clone();
@@ -238,7 +238,7 @@ pub async fn an_answer_without_end_is_given_up<W: World>() {
     assert_eq!(world.switch().calls(W::CALLS.look), 1);
 }
 
-/// The Machine of an orphan is gone.
+/// The Machine of an orphan does not exist any more.
 pub async fn an_orphan_is_deleted_by_its_name_and_id_alone<W: World>() {
     let world = W::new().await;
     let driver = world.patient();
@@ -303,7 +303,7 @@ pub async fn machines_that_wait_together_share_their_look_ups<W: World>() {
     assert!(looks() - before <= 10, "{} look-ups by ID", looks() - before);
 }
 
-/// Only the cloud knows which VMs there are.
+/// Only an answer of the cloud proves which VMs exist.
 pub async fn the_page_of_a_proxy_is_not_an_absence<W: World>() {
     let world = W::new().await;
     let (driver, request) = (world.patient(), world.request_of(NAME));
@@ -339,7 +339,7 @@ pub async fn without_a_uid_nothing_is_created<W: World>() {
     assert_eq!((world.vms(), world.switch().calls(W::CALLS.create)), (0, 0));
 }
 
-/// The next process neither sends another request nor says that there is no VM. Of a cloud whose requests nothing identifies.
+/// The next process neither sends another request nor reports that there is no VM. Of a cloud whose requests nothing identifies.
 pub async fn a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice<W: World>() {
     let (world, minute) = (W::new().await, Duration::from_secs(60));
     let hasty = world.driver_with(Duration::from_secs(1), minute);

@@ -37,7 +37,7 @@ use crate::{
     guard::DriverGuards,
 };
 
-/// Answers everything with an object.
+/// Responds with an empty object to everything.
 struct Echo;
 
 impl FakeCloud for Echo {
@@ -295,7 +295,7 @@ impl Ca {
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// A server with a certificate of this CA, which asks for certificates of another; returns its URL.
+    /// A server with a certificate of this CA, which requires certificates of another; returns its URL.
     async fn serve(&self, clients: Option<&Self>) -> String {
         use_ring();
         let (certificate, key) = self.issue();
@@ -342,7 +342,7 @@ impl Listener for Tls {
     }
 }
 
-/// Whether a call to a server with these options has an answer.
+/// A call to a server with these options succeeds.
 async fn reaches(url: &str, tls: &TlsOptions) -> bool {
     let rest = rest(url, tls, Box::new(Counting::default())).unwrap();
     rest.call::<Value>(&read_call()).await.is_ok()
