@@ -259,7 +259,7 @@ mod tests {
         assert!(comparing(&serde_json::to_value(root("MCMMachine")).unwrap()) > 0);
     }
 
-    /// Rules that compare with the stored value, except those that only tolerate it.
+    /// Rules that compare with the stored value, except rules that only tolerate it.
     fn comparing(schema: &serde_json::Value) -> usize {
         let own = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
         let own =

@@ -48,7 +48,7 @@ pub(crate) struct GateInput<'a> {
     pub watch_filter: Option<&'a str>,
     /// Kind of its owner.
     pub owner_kind: &'static str,
-    /// Whether the owner is known.
+    /// The state of the owner.
     pub owner: OwnerState,
     /// Its Cluster.
     pub cluster: &'a ObjectView<Cluster>,
@@ -227,7 +227,7 @@ pub(crate) fn report<S: GatedSnapshot>(
     is_news
 }
 
-/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no write of its own.
+/// Shows in the condition `InSync` which writes are undone. It waits for the other steps, so that it costs no extra write.
 pub(crate) fn show_undone<S: GatedSnapshot>(subject: &S, plan: &mut Plan<S::Action>, undone: &[UndoneWrite]) {
     let is_held = plan.waits.iter().any(|wait| wait.kind == WaitKind::Hold);
     if is_held || !plan.steps.is_empty() {

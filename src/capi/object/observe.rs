@@ -23,7 +23,7 @@ pub(crate) fn owner_of<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a Owner
     meta.owner_references.iter().flatten().find(|owner| owner.kind == kind && group(owner))
 }
 
-/// The object that an owner reference names. Another object of that name is none.
+/// The object that an owner reference names, by name and UID.
 pub(crate) fn owner<K: CacheableKind>(
     cache: &ObjectCache<K>,
     meta: &ObjectMeta,
@@ -35,7 +35,7 @@ pub(crate) fn owner<K: CacheableKind>(
     }
 }
 
-/// Whether an object is in a namespace.
+/// An object is in a namespace.
 pub(crate) fn is_in(meta: &ObjectMeta, namespace: &str) -> bool {
     meta.namespace.as_deref() == Some(namespace)
 }

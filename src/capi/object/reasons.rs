@@ -2,7 +2,7 @@
 
 /// Summary of the others. Core mirrors it as `InfrastructureReady`.
 pub(crate) const READY: &str = "Ready";
-/// Whether reconciliation of the object is paused.
+/// Reconciliation of the object is paused.
 pub(crate) const PAUSED: &str = "Paused";
 
 /// Of `Paused`.

@@ -22,7 +22,7 @@ pub(crate) enum OwnerView<K> {
     Named(ObjectView<K>),
 }
 
-/// Whether the owner of an object is known.
+/// The state of the owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnerState {
     /// No owner reference names one.
@@ -36,7 +36,7 @@ pub(crate) enum OwnerState {
 }
 
 impl<K> OwnerView<K> {
-    /// Whether the owner is known.
+    /// The state of the owner.
     pub(crate) const fn ownership(&self) -> OwnerState {
         match self {
             Self::None => OwnerState::None,
@@ -54,7 +54,7 @@ impl<K> OwnerView<K> {
 }
 
 impl<K> ObjectView<K> {
-    /// Whether the object is known, as an owner.
+    /// The state of the object, as an owner.
     pub(crate) const fn ownership(&self) -> OwnerState {
         match self {
             Self::Unknown => OwnerState::Unreadable,

@@ -6,7 +6,7 @@
 //! The VMs of an MCMMachinePool are those of a native MachineDeployment, which the MCMMachinePool controls. Its target is
 //! the workload cluster: the native controllers roll, drain and replace.
 //!
-//! Whether a Cluster is paused is derived from the Cluster each time, so that nothing is left behind when it moves.
+//! The pause of a Cluster is read from the Cluster each time, so that nothing is left behind when it moves.
 
 mod class;
 mod mcm_cluster;

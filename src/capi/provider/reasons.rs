@@ -2,22 +2,22 @@
 
 pub(super) use crate::object::reasons::READY;
 
-/// Whether the MachineClass can be used in the zone of the Machine.
+/// The MachineClass can be used in the zone of the Machine.
 pub(super) const CLASS_RESOLVED: &str = "ClassResolved";
-/// Whether the bootstrap data of the VM exists.
+/// The bootstrap data of the VM exists.
 pub(super) const BOOTSTRAP_DATA_AVAILABLE: &str = "BootstrapDataAvailable";
-/// Whether the native Machine exists and belongs to the object.
+/// The native Machine exists and belongs to the object.
 pub(super) const NATIVE_MACHINE_SYNCED: &str = "NativeMachineSynced";
-/// Whether the native deployments of a pool exist and belong to it.
+/// The native deployments of a pool exist and belong to it.
 pub(super) const NATIVE_DEPLOYMENT_SYNCED: &str = "NativeDeploymentSynced";
-/// Whether the Nodes of the workload cluster can be read.
+/// The Nodes of the workload cluster can be read.
 pub(super) const WORKLOAD_CLUSTER_CONNECTED: &str = "WorkloadClusterConnected";
-/// Whether all machines of a pool are available and have the current template.
+/// All machines of a pool are available and have the current template.
 pub(super) const MACHINES_AVAILABLE: &str = "MachinesAvailable";
-/// Whether the VM exists.
+/// The VM exists.
 pub(super) const VM_PROVISIONED: &str = "VMProvisioned";
 
-/// Whether the VM of a control plane machine is registered in the load balancer that the MCMCluster names.
+/// The VM of a control plane machine is registered in the load balancer that the MCMCluster names.
 pub(super) const LOAD_BALANCER_REGISTERED: &str = "LoadBalancerRegistered";
 
 /// The VM is registered in the load balancer.
@@ -32,7 +32,7 @@ pub(super) const DEREGISTERING: &str = "Deregistering";
 pub(super) const DEREGISTERED: &str = "Deregistered";
 /// The driver of the VM does not serve the load balancer.
 pub(super) const LOAD_BALANCER_UNSUPPORTED: &str = "LoadBalancerUnsupported";
-/// Whether its Machine or MachinePool is being deleted or deleted. While it is not, an admission policy refuses to
+/// Its Machine or MachinePool is being deleted or deleted. While it is not, an admission policy refuses to
 /// delete the object: core would not drain the Node any more.
 pub(super) const DELETABLE: &str = "Deletable";
 

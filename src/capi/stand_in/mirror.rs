@@ -15,12 +15,12 @@ use mcm_api::{
 use mcm_controllers::object::{finalizer, owner};
 use mcm_conversion::types::{MCMMigration, Machine, MachineAuthority, MachineDeployment, names};
 
-/// Whether the stand-in created the object to show a native one.
+/// The stand-in created the object to show a native one.
 pub(super) fn is_mirror(meta: &ObjectMeta) -> bool {
     has_annotation(meta, labels::MIRROR)
 }
 
-/// Whether the object has the annotation, with any value.
+/// The object has the annotation, with any value.
 pub(super) fn has_annotation(meta: &ObjectMeta, annotation: &str) -> bool {
     meta.annotations.as_ref().is_some_and(|all| all.contains_key(annotation))
 }
@@ -30,7 +30,7 @@ pub(super) fn source_of(meta: &ObjectMeta) -> Option<&str> {
     meta.labels.as_ref()?.get(labels::STAND_IN).map(String::as_str)
 }
 
-/// Whether the sets and machines of a deployment are shown: from the time the finalizer is set until the deployment is
+/// The sets and machines of a deployment are shown: from the time the finalizer is set until the deployment is
 /// deleted while the native side has the authority.
 pub(super) fn is_shown(
     deployment: &MachineDeployment,

@@ -171,7 +171,7 @@ impl PreconditionReader {
         }
     }
 
-    /// Whether the stand-in may act in a namespace.
+    /// The right of the stand-in to act in a namespace.
     pub fn standing(&self, namespace: &str) -> StandInStatus {
         let asks = match view(&self.namespaces.cache, &Key::new("", namespace)) {
             ObjectView::Present(namespace) => Ok(standing::asks(&namespace.metadata)),
@@ -192,7 +192,7 @@ impl PreconditionReader {
         }
     }
 
-    /// Whether clusterctl has an inventory.
+    /// There is an inventory of clusterctl.
     pub fn has_inventory(&self) -> bool {
         self.definitions.cache.get(&Key::new("", standing::INVENTORY)).is_some()
     }

@@ -1,26 +1,26 @@
 //! Types and reasons of conditions: exact strings that other programs read.
 
-/// Whether the stand-in serves the object.
+/// The stand-in serves the object.
 pub(super) const STAND_IN: &str = "StandIn";
-/// Whether the other side matches the side with the authority.
+/// The other side matches the side with the authority.
 pub(super) const SYNCHRONIZED: &str = "Synchronized";
-/// Whether enough machines are available; whether a Machine is.
+/// Enough machines of an owner are available, or the Machine is.
 pub(super) const AVAILABLE: &str = "Available";
-/// Whether machines with an old template are being replaced.
+/// Machines with an old template are being replaced.
 pub(super) const ROLLING_OUT: &str = "RollingOut";
-/// Whether there are fewer machines than desired.
+/// There are fewer machines than desired.
 pub(super) const SCALING_UP: &str = "ScalingUp";
-/// Whether there are more machines than desired.
+/// There are more machines than desired.
 pub(super) const SCALING_DOWN: &str = "ScalingDown";
-/// Whether the object is being deleted.
+/// The object is being deleted.
 pub(super) const DELETING: &str = "Deleting";
-/// Whether a Machine is ready.
+/// The Machine is ready.
 pub(super) const READY: &str = "Ready";
-/// Whether the VM exists.
+/// The VM exists.
 pub(super) const INFRASTRUCTURE_READY: &str = "InfrastructureReady";
-/// Whether the Node is healthy.
+/// The Node is healthy.
 pub(super) const NODE_HEALTHY: &str = "NodeHealthy";
-/// Whether a Machine has the current template.
+/// The Machine has the current template.
 pub(super) const UP_TO_DATE: &str = "UpToDate";
 
 /// Of `StandIn`: the stand-in serves the object.

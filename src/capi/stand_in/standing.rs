@@ -7,7 +7,7 @@ use crate::object::conditions::ConditionVerdict;
 use mcm_api::labels;
 use mcm_conversion::types::names;
 
-/// Whether the stand-in may act in a namespace.
+/// The right of the stand-in to act in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StandInStatus {
     /// The namespace requests it, and core is not installed.
@@ -16,7 +16,7 @@ pub(super) enum StandInStatus {
     NotAsked,
     /// Core is installed; contains the sign of it.
     Core(String),
-    /// Whether core is installed is unknown; contains the reason.
+    /// It is unknown if core is installed; contains the reason.
     Unknown(String),
 }
 
@@ -55,7 +55,7 @@ const OF_CORE: &str = ".cluster.x-k8s.io";
 /// The CRD of the inventory of clusterctl.
 pub(super) const INVENTORY: &str = "providers.clusterctl.cluster.x-k8s.io";
 
-/// Whether a CRD is one of core.
+/// The CRD is one of core.
 pub(super) fn is_of_core(name: &str) -> bool {
     name.strip_suffix(OF_CORE).is_some_and(|plural| !plural.contains('.'))
 }
@@ -73,7 +73,7 @@ pub(super) fn shown_by<'a>(definitions: impl IntoIterator<Item = &'a ObjectMeta>
     })
 }
 
-/// Whether a namespace requests the stand-in.
+/// The namespace requests the stand-in.
 pub(super) fn asks(namespace: &ObjectMeta) -> bool {
     let label = namespace.labels.as_ref().and_then(|labels| labels.get(labels::STAND_IN));
     label.is_some_and(|value| value == labels::SERVED)

@@ -44,7 +44,7 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     if hold::not_ours(meta, snapshot.watch_filter.as_deref()).is_none() {
         let is_deleting = meta.deletion_timestamp.is_some();
         let is_managed_elsewhere = hold::is_managed_elsewhere(meta);
-        // The finalizer was set before the object was managed elsewhere, or the Cluster is gone.
+        // The finalizer was set before the object was managed elsewhere, or the Cluster does not exist any more.
         if is_deleting
             && (snapshot.cluster.is_none() || (is_managed_elsewhere && finalizer::has(meta, names::CLUSTER_FINALIZER)))
         {
@@ -121,7 +121,7 @@ fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
 }
 
-/// Whether everything that the object names exists, and the API server has an address.
+/// The condition `Ready`: everything that the object names exists, and the API server has an address.
 fn ready(snapshot: &Snapshot) -> ConditionVerdict {
     let spec = &snapshot.object.spec;
     let cluster = snapshot.cluster.as_ref().and_then(ObjectView::known);

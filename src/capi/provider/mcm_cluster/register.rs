@@ -32,14 +32,14 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     builder.on_change(enqueue.on(of_secret));
 }
 
-/// The MCMCluster of a Cluster, and the one that it had before.
+/// The MCMClusters of a Cluster, before and after the change.
 fn infrastructure_of<C>(_: &C, change: &ObjectChange<Cluster>) -> Vec<Key> {
     let references = change.old.iter().chain(&change.new).map(|cluster| &cluster.spec.infrastructure_ref);
     let ours = references.filter(|one| one.kind == "MCMCluster" && one.api_group == INFRASTRUCTURE_GROUP);
     ours.map(|reference| Key::beside(&change.meta, &reference.name)).collect()
 }
 
-/// The objects that name a class which comes or goes.
+/// The objects that name a class, if it was created or deleted.
 fn of_class(caches: &MCMClusters, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     naming(caches, change, |object, class| {
         let domains = &object.spec.failure_domains;
@@ -47,7 +47,7 @@ fn of_class(caches: &MCMClusters, change: &ObjectChange<MachineClass>) -> Vec<Ke
     })
 }
 
-/// The objects that name a Secret which comes or goes.
+/// The objects that name a Secret, if it was created or deleted.
 fn of_secret(caches: &MCMClusters, change: &ObjectChange<MetadataOfSecret>) -> Vec<Key> {
     naming(caches, change, |object, secret| {
         object.spec.credentials_secret_ref.as_ref().is_some_and(|reference| reference.name == secret)

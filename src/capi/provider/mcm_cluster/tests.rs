@@ -131,7 +131,7 @@ fn without_an_endpoint_the_one_of_the_cluster_is_waited_for(
     assert_eq!(world.object.as_ref().unwrap()["spec"], spec, "the spec is the user's");
 }
 
-/// C4: provisioned is never taken back; Ready tells the truth.
+/// C4: provisioned is never taken back; Ready shows the loss.
 #[test]
 fn provisioned_stays_when_something_is_lost_later() {
     let mut world = World::new();

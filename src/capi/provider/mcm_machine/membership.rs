@@ -33,7 +33,7 @@ pub(super) struct LoadBalancerMembership {
     pub recorded: Vec<LoadBalancer>,
     /// The condition; `None` if the VM never belonged to a load balancer.
     pub verdict: Option<ConditionVerdict>,
-    /// Whether the VM has to be registered before the object is provisioned.
+    /// The VM has to be registered before the object is provisioned.
     pub is_needed: bool,
     /// The next call.
     call: Option<Action>,
@@ -93,7 +93,7 @@ impl McmMachineSession {
     }
 }
 
-/// The cloud clearly says that the load balancer does not exist, so nothing is registered in it.
+/// The load balancer does not exist, according to a clear answer of the cloud, so nothing is registered in it.
 fn is_gone(action: &Action, error: &DriverError) -> bool {
     matches!(action, Action::Deregister(_)) && error.code == Code::NotFound
 }
@@ -129,7 +129,7 @@ impl LoadBalancerMembership {
         true
     }
 
-    /// Whether the list or the condition has to be written.
+    /// The list or the condition has to be written.
     pub(super) fn has_changed(&self, snapshot: &Snapshot) -> bool {
         self.recorded != snapshot.stored().load_balancers || self.wait.is_some()
     }
@@ -320,7 +320,7 @@ impl Snapshot {
             || self.condition().is_some_and(|condition| condition.reason == reasons::DEREGISTERED)
     }
 
-    /// Whether the driver of the VM serves load balancers of this kind. A missing class is a failure of the call.
+    /// The driver of the VM serves load balancers of this kind. A missing class is a failure of the call.
     fn is_served(&self, balancer: &LoadBalancer) -> bool {
         !matches!(self.vm_class, ObjectView::Present(_)) || self.served == Some(balancer.kind())
     }

@@ -96,12 +96,12 @@ pub(super) fn released(snapshot: &Snapshot, machine: &Machine) -> Option<Value> 
     (!is_told).then(|| json!({ "metadata": metadata }))
 }
 
-/// Whether the deletion of the native Machine deletes its VM.
+/// The deletion of the native Machine deletes its VM.
 pub(super) fn is_released(machine: &Machine) -> bool {
     machine.is_terminating() && machine.annotations().contains_key(labels::DELETE_VM)
 }
 
-/// Whether the native Machine keeps a VM for an MCMMachine of the same name that was removed by force.
+/// The native Machine keeps a VM for an MCMMachine of the same name that was removed by force.
 pub(super) fn is_deserted(snapshot: &Snapshot, machine: &Machine) -> bool {
     let meta = &snapshot.object.metadata;
     let is_former = owner::controller_of(&machine.metadata).is_some_and(|controller| {
@@ -127,7 +127,7 @@ pub(super) fn taken_over(snapshot: &Snapshot, machine: &Machine) -> Option<Value
     Some(json!({ "metadata": { "ownerReferences": owners } }))
 }
 
-/// Whether the native Machine belongs to the object: the object controls it, or did so and the owner was removed, or it
+/// The native Machine belongs to the object: the object controls it, or did so and the owner was removed, or it
 /// has the VM that the object is to adopt and has no controller. The native Machine of a pool member is in the same
 /// pool, and a set controls it.
 pub(super) fn belongs(snapshot: &Snapshot, machine: &Machine) -> bool {

@@ -87,7 +87,7 @@ impl MachineConditionVerdicts {
 }
 
 impl Snapshot {
-    /// Whether it shows a native Machine of an MCMMachinePool, which creates and replaces it.
+    /// It shows a native Machine of an MCMMachinePool, which creates and replaces it.
     pub(super) fn is_member(&self) -> bool {
         pool_of(&self.object.metadata).is_some()
     }
@@ -283,7 +283,7 @@ impl Snapshot {
         self.object.spec.machine_class.is_some() && self.own_class.known().is_some_and(is_foreign)
     }
 
-    /// Whether there was a VM of which nothing is known any more.
+    /// There was a VM of which nothing is known any more.
     pub(super) fn is_vm_lost(&self) -> bool {
         self.stored().initialization.provisioned == Some(true) && self.object.spec.provider_id.is_empty()
     }

@@ -52,12 +52,12 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     builder.on_change(enqueue.on(of_secret));
 }
 
-/// The object of a Machine, and the one that it had before.
+/// The objects of a Machine, before and after the change.
 fn of_machine(_: &MCMMachines, change: &ObjectChange<Machine>) -> Vec<Key> {
     change.old.iter().chain(&change.new).filter_map(|machine| infrastructure_of(machine)).collect()
 }
 
-/// The object of a native Machine. With one that is gone, its VM, or its name, is free for others.
+/// The object of a native Machine. After its deletion its VM, or its name, is free for others.
 fn of_native(caches: &MCMMachines, change: &ObjectChange<native::Machine>) -> Vec<Key> {
     let waiting = if change.gone { waiting_in(&caches.objects, &change.key.namespace) } else { Vec::new() };
     [vec![change.key.clone()], keys(&waiting)].concat()

@@ -169,7 +169,7 @@ where
     Api::namespaced(objects.api(namespace).into_client(), namespace)
 }
 
-/// Whether the API server has no native object with the label of the pool.
+/// The API server has no native object with the label of the pool.
 async fn is_gone(kind: &MCMMachinePools, snapshot: &Snapshot) -> Result<bool, ReconcileError> {
     let namespace = snapshot.object.namespace().unwrap_or_default();
     let of_pool = ListParams::default().labels(&format!("{}={}", labels::POOL, snapshot.object.name_any())).limit(1);

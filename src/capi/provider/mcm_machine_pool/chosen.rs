@@ -16,7 +16,7 @@ use mcm_rules::plan::{Plan, WaitKind};
 /// user chose.
 const TO_BE_DELETED: i64 = 2;
 
-/// Whether the marks for a lower number of machines are known, or there are none. Otherwise a step of the plan reads
+/// The marks for a lower number of machines are known, or there are none. Otherwise a step of the plan reads
 /// them.
 pub(super) fn is_known(
     plan: &mut Plan<Action>,

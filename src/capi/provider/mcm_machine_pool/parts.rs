@@ -200,13 +200,13 @@ fn machines(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     ConditionVerdict::no(reasons::ROLLING_OUT, text)
 }
 
-/// Whether the counters are of the current spec.
+/// The counters are of the current spec.
 fn is_observed(deployment: &MachineDeployment) -> bool {
     let observed = deployment.status.as_ref().map_or(0, |status| status.observed_generation);
     deployment.metadata.generation.unwrap_or_default() <= observed
 }
 
-/// Whether the deployment is observed and complete.
+/// The deployment is observed and complete.
 fn is_settled(deployment: &MachineDeployment) -> bool {
     let status = deployment.status.clone().unwrap_or_default();
     let replicas = deployment.spec.replicas;

@@ -83,7 +83,7 @@ fn all(caches: &MCMMachinePools) -> Vec<Key> {
     keys(&caches.objects.cache.all())
 }
 
-/// The object of a MachinePool, and the one that it had before.
+/// The objects of a MachinePool, before and after the change.
 fn of_owner(_: &MCMMachinePools, change: &ObjectChange<MachinePool>) -> Vec<Key> {
     change.old.iter().chain(&change.new).filter_map(|pool| infrastructure_of(pool)).collect()
 }

@@ -2,7 +2,7 @@
 //! so the provider touches nothing in a namespace whose Leases a Go MCM holds. `mcm run` does not touch the provider's
 //! objects.
 //!
-//! Whether a Lease is held is decided from its renewals, by our clock: times in a Lease are for users.
+//! The holder of a Lease is decided from its renewals, by our clock: times in a Lease are for users.
 
 mod apply;
 mod leases;

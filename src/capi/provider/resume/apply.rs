@@ -44,7 +44,7 @@ pub(in super::super) struct ResumedClusters {
 }
 
 impl ResumedClusters {
-    /// Whether all native objects were read since the Cluster with this UID was paused.
+    /// All native objects were read since the Cluster with this UID was paused.
     pub fn contains(&self, uid: &str) -> bool {
         self.clusters.read().get(uid) == Some(&true)
     }

@@ -33,7 +33,7 @@ fn register(builder: &mut CellBuilder<'_>, _: &Settings) {
     let enqueue = EnqueueMapper::new(&resume, &queue);
     builder.on_change(enqueue.on(|_, _: &ObjectChange<Cluster>| vec![ALL]));
     builder.on_change(enqueue.on(of_pool));
-    // A standby saw Clusters and their objects at different times, too.
+    // A standby may have read Clusters and their objects at different times.
     let (resumed, add_all) = (Arc::clone(&resume.resumed), enqueue.all(|_| vec![ALL]));
     builder.on_start(move || {
         resumed.forget_all();
@@ -41,7 +41,7 @@ fn register(builder: &mut CellBuilder<'_>, _: &Settings) {
     });
 }
 
-/// The objects of a Cluster that is paused or gone may change unseen.
+/// The objects of a Cluster that is paused or deleted may change unseen.
 fn forget(resumed: &ResumedClusters, change: &ObjectChange<Cluster>) {
     let is_running = change.new.as_ref().is_some_and(|cluster| cluster.spec.paused != Some(true));
     if !is_running {

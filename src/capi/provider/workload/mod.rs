@@ -30,9 +30,9 @@ pub(super) struct Snapshot {
     pub kubeconfig: ObjectView<String>,
     /// Input and result of the last attempt.
     pub attempt: Option<KubeconfigAttempt>,
-    /// Nodes there with our finalizer, whose native Machine is gone.
+    /// Nodes there with our finalizer, whose native Machine does not exist any more.
     pub left: Vec<Arc<Node>>,
-    /// Whether a Node with our finalizer has a Machine that cannot be read.
+    /// A Node with our finalizer has a Machine that cannot be read.
     pub is_undecided: bool,
 }
 

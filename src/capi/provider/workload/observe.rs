@@ -40,7 +40,7 @@ impl SnapshotReader for WorkloadClusters {
 }
 
 impl WorkloadClusters {
-    /// The Nodes of the workload cluster with our finalizer that belonged to Machines of the namespace which are gone, and whether
+    /// The Nodes of the workload cluster with our finalizer that belonged to deleted Machines of the namespace, and whether
     /// there are others whose Machine cannot be read. Other managers may have Nodes there.
     fn left_nodes(&self, cluster: &Key) -> (Vec<Arc<Node>>, bool) {
         let (mut left, mut is_undecided) = (Vec::new(), false);

@@ -29,7 +29,7 @@ fn release(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     }
 }
 
-/// Plans the next step for a workload cluster. Whether its API server answers is observed by the watch of its Nodes,
+/// Plans the next step for a workload cluster. Failures of its API server are observed by the watch of its Nodes,
 /// not here.
 pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
     let mut plan = Plan::default();

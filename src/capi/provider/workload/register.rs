@@ -39,7 +39,7 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     );
 }
 
-/// The Cluster of a pool, and the one that it had before.
+/// The Clusters of a pool, before and after the change.
 fn of_pool<C>(_: &C, change: &ObjectChange<MCMMachinePool>) -> Vec<Key> {
     let before = change.old.as_ref().and_then(|old| cluster_name(&old.metadata));
     let names = before.into_iter().chain(cluster_name(&change.meta));

@@ -58,7 +58,7 @@ fn going(change: &Value) -> ObjectView<Cluster> {
     ObjectView::Present(Arc::new(serde_json::from_value(cluster).unwrap()))
 }
 
-/// The finalizer of a Node goes before the connection. At the source of a move, and with a Cluster that lives on, it stays.
+/// The finalizer of a Node is removed before the connection. At the source of a move, and with a Cluster that lives on, it stays.
 #[rstest]
 #[case::deleted(going(&json!({})), &["n"], false, &["remove the finalizer of Node n"])]
 #[case::all_released(going(&json!({})), &[], false, &["disconnect"])]

@@ -20,7 +20,7 @@ pub(super) use register::KIND;
 /// The input of a plan for a Cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    /// Whether the stand-in may act.
+    /// The right of the stand-in to act.
     pub standing: StandInStatus,
     /// The object.
     pub object: Arc<Cluster>,

@@ -32,7 +32,7 @@ pub(super) use register::KIND;
 /// The input of a plan for a Machine.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    /// Whether the stand-in may act.
+    /// The right of the stand-in to act.
     pub standing: StandInStatus,
     /// The object.
     pub mirror: ObjectView<Machine>,
@@ -55,7 +55,7 @@ pub(super) struct Snapshot {
 /// Progress of a reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StandInMachineSession {
-    /// Whether core was checked live.
+    /// Core was checked live.
     pub is_confirmed: bool,
     /// It read live that the native Machine does not exist.
     pub is_gone: bool,

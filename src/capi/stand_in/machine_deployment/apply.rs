@@ -149,7 +149,7 @@ async fn read_machines(kind: &StandInDeploymentReconciler, deployment: &Key) -> 
     Ok(())
 }
 
-/// Whether a set that shows a native one has lost its deployment as owner.
+/// A set that shows a native one has lost its deployment as owner.
 async fn are_sets_released(kind: &StandInDeploymentReconciler, deployment: &Key) -> Result<bool, ReconcileError> {
     let own = ListParams::default().labels(&format!("{}={}", names::DEPLOYMENT_NAME, deployment.name));
     let found = kind.sets.api(&deployment.namespace).list(&own).await;

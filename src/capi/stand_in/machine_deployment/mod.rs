@@ -45,7 +45,7 @@ pub(super) use register::KIND;
 /// The input of a plan for a MachineDeployment.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    /// Whether the stand-in may act.
+    /// The right of the stand-in to act.
     pub standing: StandInStatus,
     /// The object.
     pub object: ObjectView<MachineDeployment>,
@@ -55,7 +55,7 @@ pub(super) struct Snapshot {
     pub cluster: ObjectView<Cluster>,
     /// The template that it names.
     pub template: ObjectView<MCMMachineTemplate>,
-    /// The health checks of the namespace; an error says why they are unknown.
+    /// The health checks of the namespace; an error has the reason why they are unknown.
     pub health_checks: Result<Vec<Arc<MachineHealthCheck>>, String>,
     /// The classes of the namespace, by name.
     pub classes: BTreeMap<String, Arc<MachineClass>>,
@@ -93,7 +93,7 @@ pub(super) struct Memory {
 /// Progress of a reconcile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StandInDeploymentSession {
-    /// Whether core was checked live.
+    /// Core was checked live.
     pub is_confirmed: bool,
     /// It read live whether the garbage collector released the sets that show the native ones.
     pub are_sets_released: Option<bool>,

@@ -76,7 +76,7 @@ fn health_checks<'a>(
     })
 }
 
-/// Whether the stand-in created a native deployment from this one.
+/// The stand-in created a native deployment from this one.
 pub(super) fn is_ours(native: &Native, object: &MachineDeployment) -> bool {
     mirror::source_of(&native.metadata) == Some(&object.name_any())
 }

@@ -70,13 +70,13 @@ fn own<K>(_: &StandInDeploymentReconciler, change: &ObjectChange<K>) -> Vec<Key>
     vec![change.key.clone()]
 }
 
-/// The deployment of a native set that is gone.
+/// The deployment of a deleted native set.
 fn of_set<C>(_: &C, change: &ObjectChange<native::MachineSet>) -> Vec<Key> {
     let deployment = owner::controller_of(&change.meta).filter(|_| change.gone);
     deployment.map(|deployment| Key::beside(&change.meta, &deployment.name)).into_iter().collect()
 }
 
-/// The deployment of a native Machine that is gone.
+/// The deployment of a deleted native Machine.
 fn of_machine<C>(_: &C, change: &ObjectChange<native::Machine>) -> Vec<Key> {
     let deployment = change.meta.labels.as_ref().and_then(|all| all.get(labels::DEPLOYMENT_NAME));
     let deployment = deployment.filter(|_| change.gone);

@@ -62,7 +62,7 @@ pub(super) fn current(
     next
 }
 
-/// Whether the counters are of the current spec.
+/// The counters are of the current spec.
 fn is_observed(native: &Native) -> bool {
     let observed = native.status.as_ref().map_or(0, |status| status.observed_generation);
     native.metadata.generation.unwrap_or_default() <= observed

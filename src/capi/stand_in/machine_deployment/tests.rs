@@ -203,7 +203,7 @@ fn health_of(world: &Snapshot) -> (Option<i64>, Option<i64>, Option<bool>) {
 
 const NEVER_REPLACED: (Option<i64>, Option<i64>, Option<bool>) = (Some(876_000 * 3_600), None, Some(true));
 
-/// S9: it comes and goes, and no machine is replaced for that: these fields of a template are no rollout.
+/// S9: neither its creation nor its deletion replaces a machine: these fields of a template are no rollout.
 #[test]
 fn s9_a_health_check_is_part_of_the_native_deployment_for_as_long_as_it_exists() {
     let mut world = served();

@@ -92,13 +92,13 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: Option<&Arc<Machin
     }
 }
 
-/// Whether it has machines, or the current template.
+/// It has machines, or the current template.
 fn is_in_use(snapshot: &Snapshot, native: &Native) -> bool {
     let replicas = native.status.as_ref().map_or(0, |status| status.replicas);
     native.spec.replicas > 0 || replicas > 0 || is_current(snapshot, native)
 }
 
-/// Whether the native deployment has the revision of this set, its newest.
+/// The native deployment has the revision of this set, its newest.
 fn is_current(snapshot: &Snapshot, native: &Native) -> bool {
     let deployment = snapshot.above.native.as_ref();
     let revision = deployment.and_then(|deployment| deployment.annotations().get(labels::REVISION));

@@ -82,7 +82,7 @@ fn a_class_without_a_network_is_created_in_that_of_the_cluster() {
     assert!(world.native.is_some());
     assert!(world.object.as_ref().unwrap()["spec"]["machineClass"]["providerSpec"]["networkInterfaces"].is_null());
 
-    // The class comes back with its network.
+    // The class is created again with its network.
     world.vm("aws:///r/i-1");
     world.pass();
     let class = world.classes.remove("m").unwrap();

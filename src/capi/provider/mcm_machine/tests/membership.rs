@@ -324,7 +324,7 @@ impl ControlPlane {
         Self { is_passthrough: true, ..Self::new(false, None) }
     }
 
-    /// Whether a connection of the VM to the address of the load balancer is answered.
+    /// A connection of the VM to the address of the load balancer succeeds.
     fn reaches_api_server(&self, vm: &str) -> bool {
         let members = members(&self.template, "cp");
         match self.is_passthrough && members.iter().any(|member| member == vm) {
@@ -346,13 +346,13 @@ impl ControlPlane {
         self.settle(index);
     }
 
-    /// Whether the VM has to be a member.
+    /// The VM has to be a member.
     fn is_due(&self, world: &World) -> bool {
         let has_joined = world.machine.as_ref().unwrap()["status"]["nodeRef"].is_object();
         is_provisioned(world) && (!self.is_passthrough || has_joined)
     }
 
-    /// Reconciles a machine. If the process dies meanwhile, a new one knows only the stored objects.
+    /// Reconciles a machine. If the process dies meanwhile, a new process has only the stored objects.
     fn settle(&mut self, index: usize) {
         loop {
             let left = self.dies_after.and_then(|action| action.checked_sub(self.actions)).filter(|left| *left > 0);
@@ -420,7 +420,7 @@ impl ControlPlane {
         self.machines.remove(0);
     }
 
-    /// Three machines, each replaced by KCP: the new one before the old one goes. Returns the number of actions.
+    /// Three machines, each replaced by KCP, which creates before it deletes. Returns the number of actions.
     fn roll(mut self) -> usize {
         (0..3).for_each(|_| self.create());
         for _ in 0..3 {

@@ -33,7 +33,7 @@ pub(super) struct Balancers {
     pub all: BTreeMap<String, BTreeSet<String>>,
     /// Each call fails with this code.
     pub failure: Option<Code>,
-    /// The cloud carries changes out after its answer, which the next call sees.
+    /// The cloud carries changes out after its answer; the next call finds them done.
     pub is_slow: bool,
     /// Changes that it has accepted.
     begun: Vec<(String, String, bool)>,
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    /// Whether the cloud works on the membership of the VM.
+    /// The cloud works on the membership of the VM.
     pub fn is_working(&self) -> bool {
         self.memory.is_working()
     }

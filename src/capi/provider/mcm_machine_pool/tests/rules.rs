@@ -320,7 +320,7 @@ fn a_pool_that_no_autoscaler_has_reads_no_nodes() {
     assert!(!world.log.contains(&"read the Nodes live".to_owned()), "{:?}", world.log);
 }
 
-/// The value of `--watch-filter` says who acts, and is no reason to replace VMs: neither a first one, nor another one, nor
+/// The value of `--watch-filter` selects the provider, and is no reason to replace VMs: neither a first one, nor another one, nor
 /// one that an earlier version wrote into the template.
 #[rstest]
 #[case::first(None, Some("blue"))]
