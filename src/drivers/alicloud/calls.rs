@@ -116,7 +116,7 @@ impl Api {
         }
     }
 
-    /// A list that is not found says nothing about its VMs.
+    /// A list that is not found does not prove that its VMs are absent.
     fn never_absent(&self, failure: &CloudFailure) -> DriverError {
         let error = self.error(failure, DESCRIBE.name);
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
@@ -141,7 +141,8 @@ impl Api {
         id.ok_or(CloudFailure::Unreadable(200))
     }
 
-    /// Deletes a VM, whether it runs or not. True if there is none any more; false if ECS does not delete it in its present status.
+    /// Deletes a VM, whether it runs or not. True if it does not exist any more; false if ECS does not delete it in its present
+    /// status.
     pub async fn delete(&self, id: &str) -> Result<bool, DriverError> {
         let parameters = Parameters::new().with("InstanceId", id).with("Force", true);
         match self.call::<Value>(DELETE, &parameters).await {
@@ -175,7 +176,7 @@ impl Api {
         done.map(drop).map_err(|failure| self.error(&failure, &format!("{} of {id}", action.name)))
     }
 
-    /// Whether the access key may look VMs up. ECS answers without a look at them.
+    /// Checks that the access key may list VMs, with a dry run of ECS.
     pub async fn may_describe(&self) -> Result<(), DriverError> {
         match self.call::<Value>(DESCRIBE, &self.here().with("DryRun", true)).await {
             Err(failure) if !failure.is(DRY_RUN) => Err(self.error(&failure, DESCRIBE.name)),

@@ -133,14 +133,14 @@ fn code_of(name: &str, status: u16) -> Code {
         Code::InvalidArgument
     } else {
         match code_of_status(status) {
-            // A name that is new: only the answer to the request itself says that a VM is absent.
+            // An unknown name does not prove that a VM is absent: only the names above do.
             Code::InvalidArgument | Code::NotFound | Code::PermissionDenied => Code::Internal,
             code => code,
         }
     }
 }
 
-/// Whether ECS refused a creation for its parameters or for what is left. It may repeat the answer for the same token.
+/// ECS refused a creation for its parameters or for lack of stock. It may repeat the answer for the same token.
 pub(crate) fn is_refusal(failure: &CloudFailure) -> bool {
     matches!(failure.code(), Code::ResourceExhausted | Code::InvalidArgument)
 }

@@ -81,7 +81,7 @@ struct DiskCategories {
 }
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let access = match self.api.may_describe().await {
             // Everything else would fail for the same reason.
@@ -183,7 +183,7 @@ impl Session {
         self.list(ZONES, "/Zones/Zone", self.api.here()).await
     }
 
-    /// Whether the instance type and the categories of disks are offered in a zone.
+    /// Checks that a zone offers the instance type and the categories of disks.
     fn offer(&self, name: &str, found: Found<Zone>) -> Vec<ResourceFinding> {
         let is_it = |zone: &Zone| zone.zone_id == name;
         let zone = match found {

@@ -19,7 +19,7 @@ const SETTLED: [&str; 2] = ["Running", "Stopped"];
 /// Statuses of VMs that exist and do not run.
 const HALTED: [&str; 2] = ["Stopping", "Stopped"];
 
-/// A VM that ECS knows. Fields that ECS always sends must be there: an answer without them says nothing.
+/// A VM that ECS shows. Fields that ECS always sends must be there: an answer without them is an error.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Described")]
 pub(crate) struct Instance {
@@ -138,12 +138,12 @@ impl Described {
 }
 
 impl Instance {
-    /// Whether ECS deletes it in this status. While it starts or stops ECS refuses.
+    /// ECS deletes it in this status. While it starts or stops ECS refuses.
     pub fn is_settled(&self) -> bool {
         SETTLED.contains(&self.status.as_str())
     }
 
-    /// Whether a list of the class shows it.
+    /// A list of the class contains it.
     pub fn is_in(&self, scope: &Scope) -> bool {
         scope.tags().iter().all(|(key, value)| self.tags.get(*key).is_some_and(|own| own == value))
     }

@@ -4,7 +4,7 @@
 //!
 //! Two facts of ECS shape it. A creation has a token, which makes it idempotent; but ECS may give the answer of a creation that it
 //! refused to every later one with the same token, so that the next needs another. And a VM that was deleted is not shown any more,
-//! so that a token whose VM is not shown was used by a VM that is new, or gone.
+//! so that a token whose VM is not shown belongs to a new VM or to a deleted VM.
 
 mod calls;
 mod endpoint;
@@ -52,7 +52,7 @@ use self::{
 
 /// Most Machines, tokens and VMs of which something is remembered.
 const MOST_REMEMBERED: usize = 10_000;
-/// A region, for the check of a Secret whose class has none.
+/// The region for the check of a Secret whose class names no region.
 const ANY_REGION: &str = "cn-hangzhou";
 
 /// Opens the driver, for the list of built-in drivers.
@@ -70,7 +70,7 @@ pub fn open(
 struct Patience {
     /// Look-ups wait for others to join them.
     window: Duration,
-    /// ECS shows a new VM by then, or it is gone.
+    /// ECS shows a new VM by then, or the VM was deleted.
     lost: Duration,
     /// ECS shows a new VM; a VM may be deleted, and is deleted.
     pace: PollTiming,
@@ -138,8 +138,8 @@ impl AlibabaCloud {
         shown
     }
 
-    /// Whether ECS does not show the VM of a token for so long that the VM must be gone. That is only certain for a user who may
-    /// look: others may see an empty list.
+    /// ECS has not shown the VM of a token for so long that the VM must have been deleted. That is only certain for a user with
+    /// the right to list VMs: ECS may send others an empty list.
     async fn is_lost(&self, session: &Session, token: &String) -> bool {
         let since = self.lost.get_or(token, || Ok::<_, Infallible>(Instant::now()));
         let is_due = since.is_ok_and(|since| since.elapsed() >= self.patience.lost);
@@ -183,7 +183,7 @@ impl AlibabaCloud {
         Ok((!waits).then_some(()))
     }
 
-    /// Whether ECS accepted the deletion of a VM lately. It may still show the VM.
+    /// ECS accepted the deletion of a VM lately. It may still show the VM.
     fn is_being_deleted(&self, id: &String) -> bool {
         self.deleted.get(id).is_some_and(|since| since.elapsed() < self.patience.pace.total)
     }

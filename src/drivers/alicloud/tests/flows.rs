@@ -283,7 +283,7 @@ async fn a_deletion_lasts_until_the_vm_is_gone_where_the_node_depends_on_it(
     }
     assert_eq!((pauses > 0, world.calls("DeleteInstance")), (may_pause, 1));
     assert_eq!(world.ecs.lock().cloud.instances.is_empty(), waits);
-    // A collector of orphans still sees the VM. ECS is not asked again.
+    // The list still has the VM for a collector of orphans. No second request is sent to ECS.
     world.driver.delete(&MachineRequest { machine: world.request("a1").machine, ..request.clone() }).await.unwrap();
     assert_eq!(world.calls("DeleteInstance"), 1);
 }
