@@ -34,7 +34,7 @@ const MOST_ACCOUNTS: usize = 256;
 pub(super) struct Access {
     /// The endpoint of EC2 for Secrets that name none; that of AWS if `None`.
     pub endpoint: Option<String>,
-    /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: the token of the process goes there.
+    /// The endpoint of STS and IAM; that of AWS if `None`. No Secret can change it: it gets the token of the process.
     pub sts_endpoint: Option<String>,
     /// The endpoint of load balancers for Secrets that name none; that of AWS if `None`.
     pub load_balancer_endpoint: Option<String>,
@@ -42,7 +42,7 @@ pub(super) struct Access {
     pub secrets_manager_endpoint: Option<String>,
     /// Variant of the endpoints of AWS.
     pub variant: Variant,
-    /// Whether calls go through the proxy that the environment names, if it names one.
+    /// Calls use the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     pub limits: HttpLimits,
     /// Features that Secrets may use.

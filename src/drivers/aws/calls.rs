@@ -46,7 +46,7 @@ impl Ec2 {
         self.instances("instance_get_by_tag_and_status", filters).await
     }
 
-    /// The VMs of a class with one of these names, also those that are gone.
+    /// The VMs of a class with one of these names, including terminated VMs.
     pub(super) async fn named(&self, scope: &Scope, names: &BTreeSet<String>) -> Result<Vec<Instance>, DriverError> {
         let [cluster, role] = markers(scope);
         // More names than fit: all VMs of the class.
@@ -62,7 +62,7 @@ impl Ec2 {
         self.instances("instance_get_by_group", vec![of_group, filter("instance-state-name", ALIVE)]).await
     }
 
-    /// The VMs with these IDs that EC2 knows. Unlike the parameter, the filter does not fail for an unknown one.
+    /// The VMs with these IDs that EC2 shows. Unlike the parameter, the filter does not fail for an unknown one.
     pub(super) async fn with_ids(&self, ids: &BTreeSet<String>) -> Result<Vec<Instance>, DriverError> {
         let ids: Vec<&String> = ids.iter().collect();
         let mut found = Vec::new();
@@ -73,7 +73,7 @@ impl Ec2 {
         Ok(found)
     }
 
-    /// The VM that a request with this token created, if EC2 knows it.
+    /// The VM that a request with this token created, if EC2 shows it.
     pub(super) async fn with_token(&self, token: &str) -> Result<Option<Instance>, DriverError> {
         let found = self.instances("instance_get_by_token", vec![filter("client-token", [token])]).await?;
         Ok(found.into_iter().find(|instance| instance.client_token == token))
@@ -118,7 +118,7 @@ impl Ec2 {
         self.send(writing("instance_create"), send, |answer| Instance::from_api(answer.instances?.first()?)).await
     }
 
-    /// Terminates a VM. One that is gone is a success.
+    /// Terminates a VM. An absent VM is a success.
     pub(super) async fn terminate(&self, id: &str) -> Result<(), DriverError> {
         let send = || self.account.ec2.terminate_instances().instance_ids(id).send();
         match self.change(&format!("TerminateInstances of {id}"), "instance_terminate", send).await {
@@ -165,7 +165,7 @@ impl Ec2 {
         self.call(what, writing(service), send, |_| Some(())).await
     }
 
-    /// Sends a request until there is an answer that can be read. `what` says what is attempted.
+    /// Sends a request until there is an answer that can be read. `what` describes the attempt.
     pub(super) async fn call<T, U, E, F>(
         &self,
         what: &str,
@@ -238,7 +238,7 @@ fn retry_after<E>(error: &SdkError<E>) -> Option<Duration> {
     pause_of(answer.status().as_u16(), answer.headers().get("retry-after")?)
 }
 
-/// Filters do not fail for what does not exist: such an error says nothing about a VM.
+/// Filters do not fail for what does not exist: such an error does not prove that a VM is absent.
 fn never_absent(error: DriverError) -> DriverError {
     let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
     DriverError { code, ..error }

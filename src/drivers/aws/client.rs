@@ -72,7 +72,7 @@ struct Refused(CloudFailure);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Skew(pub SignedDuration);
 
-/// A connector whose answers are bounded and checked.
+/// A connector that limits and checks answers.
 #[derive(Debug)]
 struct Checked(Connector);
 
@@ -135,8 +135,8 @@ fn action_of(request: &HttpRequest) -> Option<String> {
     std::str::from_utf8(action).ok().map(str::to_owned)
 }
 
-/// Whether a body is the complete answer to an action, and has no more parts than AWS would send. The SDK takes what is cut off
-/// for an end, and does not look at answers that have no content.
+/// A body is the complete answer to an action, and has no more parts than AWS would send. The SDK takes a truncated body
+/// for a complete one, and ignores answers without content.
 fn is_answer_to(action: &str, body: &[u8]) -> bool {
     let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
     let Ok(text) = std::str::from_utf8(body) else { return false };

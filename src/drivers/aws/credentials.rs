@@ -88,7 +88,7 @@ impl Credentials {
     }
 }
 
-/// Whether a Secret has a key of credentials, even without a value.
+/// A Secret has a key of credentials, even without a value.
 fn has_any(secrets: SecretReader<'_>) -> bool {
     KEY_ID.iter().chain(&SECRET_KEY).chain([&ROLE_ARN]).any(|key| secrets.has(key))
 }

@@ -82,7 +82,7 @@ const NOT_FOUND: [&str; 5] = [
     "InvalidNetworkInterfaceID.NotFound",
     "InvalidNetworkInterface.NotFound",
 ];
-/// The token was used for a VM that is gone.
+/// The token was used for a VM that has terminated.
 pub(super) const TOKEN_SPENT: &str = "IdempotentInstanceTerminated";
 /// The token was used for a request with other parameters, such as other user data.
 pub(super) const TOKEN_MISMATCH: &str = "IdempotentParameterMismatch";
@@ -110,7 +110,7 @@ pub(super) fn code_of(name: &str, status: u16) -> Code {
         Code::InvalidArgument
     } else {
         match code_of_status(status) {
-            // A name that is new: only the answer to the request itself says that a VM is absent.
+            // An unknown name does not prove that a VM is absent: only the names above do.
             Code::InvalidArgument | Code::NotFound if !name.is_empty() => Code::Internal,
             Code::NotFound => Code::Unknown,
             code => code,
@@ -176,7 +176,7 @@ fn corrected(failure: CloudFailure, skew: Option<&Skew>) -> CloudFailure {
     }
 }
 
-/// Whether the same request may succeed in a moment. One with a token that is spent or used for another request will not.
+/// The same request may succeed in a moment. One with a token that is spent or used for another request will not.
 pub(super) fn may_pass(failure: &CloudFailure) -> bool {
     failure.code().is_transient() && !failure.is(TOKEN_SPENT) && !failure.is(TOKEN_MISMATCH)
 }

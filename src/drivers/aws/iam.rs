@@ -1,4 +1,4 @@
-//! The one call of IAM.
+//! The call of IAM: `GetInstanceProfile`.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ impl Iam {
         Self { region, url, query: Query::new(SERVICE, login, limiters, http) }
     }
 
-    /// Looks for an instance profile by its name.
+    /// Reads an instance profile by its name.
     ///
     /// # Errors
-    /// [`Failure::Named`] with `NoSuchEntity`: there is none.
+    /// [`Failure::Named`] with `NoSuchEntity`: it does not exist.
     pub(super) async fn instance_profile(&self, name: &str) -> Result<(), CloudFailure> {
         let place = Place { region: self.region, url: &self.url };
         let kind = reading("instance_profile_get");

@@ -53,7 +53,7 @@ impl Group {
 }
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub(super) async fn inspect(&self, user_data: Result<UserData<'_>, DriverError>) -> Vec<ResourceFinding> {
         let identity = match self.ec2.identity().await {
             // Everything else would fail for the same reason.
@@ -177,7 +177,7 @@ impl Session {
         })
     }
 
-    /// Asks EC2 whether it would create a VM. It does not look at quotas and stock.
+    /// Requests a dry run of a creation, which does not check quotas and stock.
     async fn dry_run(&self, user_data: Result<UserData<'_>, DriverError>) -> ResourceFinding {
         let path = "providerSpec";
         let user_data = match user_data {
@@ -223,7 +223,7 @@ impl Ec2 {
         self.call("GetCallerIdentity", reading("get_caller_identity"), send, |answer| answer.arn).await
     }
 
-    /// [`Code::InvalidArgument`] if there is none with this name.
+    /// [`Code::InvalidArgument`] if no instance profile has this name.
     async fn instance_profile(&self, name: &str) -> Result<(), DriverError> {
         let what = format!("GetInstanceProfile of {name}");
         self.account.iam.instance_profile(name).await.map_err(|failure| failure.error(&what, &self.secret))

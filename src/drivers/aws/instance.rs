@@ -17,7 +17,7 @@ use mcm_driver::{
 /// States of VMs that exist and do not run.
 const HALTED: [&str; 2] = ["stopping", "stopped"];
 
-/// A VM that EC2 knows.
+/// A VM that EC2 shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Instance {
     pub id: String,
@@ -81,12 +81,12 @@ impl Instance {
         })
     }
 
-    /// Whether it is one of the class and exists. EC2 filters by the same rules; other clouds with its API may not.
+    /// It belongs to the class and exists. EC2 filters by the same rules; other clouds with its API may not.
     pub(super) fn is_in(&self, scope: &Scope) -> bool {
         !self.is_gone && self.has_markers(scope)
     }
 
-    /// Whether it exists and is a member of an Auto Scaling group.
+    /// It exists and is a member of an Auto Scaling group.
     pub(super) fn is_member_of(&self, group: &str) -> bool {
         !self.is_gone && self.tags.get(GROUP_TAG).is_some_and(|name| name == group)
     }
@@ -95,7 +95,7 @@ impl Instance {
         scope.markers.are_on(self.tags.keys().map(String::as_str))
     }
 
-    /// Whether it was created for a Machine.
+    /// It was created for a Machine.
     pub(super) fn is_of(&self, wanted: MachineIdentity<'_>) -> bool {
         wanted.is(self.machine_name(), self.machine_uid())
     }
@@ -120,7 +120,7 @@ impl Instance {
         }
     }
 
-    /// The VM that is gone, with the reason of EC2, such as that of a spot VM: `Server.SpotInstanceTermination`.
+    /// The terminated VM, with the reason of EC2, such as that of a spot VM: `Server.SpotInstanceTermination`.
     pub(super) fn ended(&self, region: &str) -> Vm {
         let reason = self.reason.as_ref().filter(|(code, _)| !code.is_empty());
         let halted = match reason {
@@ -130,7 +130,7 @@ impl Instance {
         Vm { halted: Some(halted), ..self.vm(region) }
     }
 
-    /// Changes that the class asks for and the VM still needs.
+    /// Changes that the class requires and the VM still lacks.
     pub(super) fn todo(&self, spec: &Spec) -> Vec<Todo> {
         let mut todo = Vec::new();
         if spec.source_dest_check == Some(false) {
@@ -174,7 +174,7 @@ impl CloudVm for Instance {
         self.tags.get(OWNER_TAG).map(String::as_str)
     }
 
-    /// An instance that is gone belongs to its class as before.
+    /// A terminated instance still belongs to its class.
     fn belonging(&self, scope: &Scope) -> VmOwnership {
         if self.has_markers(scope) {
             VmOwnership::Ours
@@ -186,7 +186,7 @@ impl CloudVm for Instance {
     }
 }
 
-/// Whether a VM of this class has to be initialized at all.
+/// A VM of this class has to be initialized.
 pub(super) fn needs_initialization(spec: &Spec) -> bool {
     let has_prefixes = |count: Option<i32>| count.is_some_and(|count| count > 0);
     spec.source_dest_check == Some(false)

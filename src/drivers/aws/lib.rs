@@ -75,7 +75,7 @@ use mcm_driver::{
 /// A Machine whose VMs all ended after their creation gets no more.
 const MOST_GENERATIONS: u32 = 10;
 /// After this time a request whose token was used for another one, and whose VM EC2 does not show, is given up: EC2 shows a new
-/// VM within minutes, and forgets an ended one before its token.
+/// VM within minutes, and drops an ended one before its token.
 const MISMATCH: Duration = Duration::from_secs(600);
 /// Tokens with such requests that are remembered.
 const MOST_MISMATCHES: usize = 10_000;
@@ -87,7 +87,7 @@ const MOST_IMAGES: usize = 1000;
 /// A VM of a Machine that is older is shown by every look-up.
 const YOUNG: SignedDuration = SignedDuration::from_mins(15);
 
-/// Whether the VM of a Machine may be new. Machines that stand for orphans have no date.
+/// The VM of a Machine may be new. Machines made up for orphans have no date.
 fn is_young(machine: &Machine) -> bool {
     let created = machine.metadata.creation_timestamp.as_ref();
     created.is_some_and(|created| Timestamp::now().duration_since(created.0) < YOUNG)
@@ -169,7 +169,7 @@ impl Session {
         let MachineIdentity { name, uid } = MachineIdentity::from_machine(&request.machine);
         let mut tags = tags_of(&self.spec.tags, name, Some((uid, &request.owner)));
         if !tags.contains_key(UID_TAG) {
-            // The UID says whose the secret is, whose own name has it as well.
+            // The UID identifies the Machine of the secret, and the name of the secret contains it as well.
             tags.remove(NAME_TAG);
             tags.insert(UID_TAG, uid);
         }
@@ -216,7 +216,7 @@ impl AwsDriver {
         Ok(Session { spec, scope, key, ec2 })
     }
 
-    /// All VMs of the class with the name of a Machine, also those that are gone.
+    /// All VMs of the class with the name of a Machine, including terminated VMs.
     async fn named(&self, session: &Session, name: &str) -> Result<Vec<Instance>, DriverError> {
         let (ec2, scope) = (session.ec2.clone(), session.scope.clone());
         let key = (session.key.clone(), session.scope.clone());
@@ -225,7 +225,7 @@ impl AwsDriver {
         Ok(all.iter().filter(|instance| instance.machine_name() == name).cloned().collect())
     }
 
-    /// The VM with an ID, if EC2 knows it.
+    /// The VM with an ID, if EC2 shows it.
     async fn with_id(&self, session: &Session, id: &str) -> Result<Option<Instance>, DriverError> {
         let ec2 = session.ec2.clone();
         let look_up = move |ids| async move { ec2.with_ids(&ids).await.map(Arc::new) };
@@ -240,7 +240,7 @@ impl AwsDriver {
         Ok(found)
     }
 
-    /// The same, also those that are gone.
+    /// The same, including terminated VMs.
     async fn find_all(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
         Ok(self.seen(session, machine).await?.0)
     }
@@ -288,7 +288,7 @@ impl AwsDriver {
         self.images.look_up((session.key.clone(), session.spec.ami.clone()), String::new(), read).await
     }
 
-    /// Creates a VM, or finds the VM of an earlier request. `generation` VMs of the Machine are gone.
+    /// Creates a VM, or finds the VM of an earlier request. `generation` VMs of the Machine have terminated.
     async fn run(
         &self,
         session: &Session,
@@ -350,13 +350,13 @@ impl AwsDriver {
         Err(DriverError::new(Code::Internal, message))
     }
 
-    /// Whether a token was used for another request so long ago that its VM must have ended.
+    /// A token was used for another request so long ago that its VM must have ended.
     fn is_lost(&self, token: &String) -> bool {
         let since = self.mismatches.get_or(token, || Ok::<_, Infallible>(Clock::now()));
         since.is_ok_and(|since| since.elapsed() >= self.patience.mismatch)
     }
 
-    /// Waits until everyone sees a new VM and its Node has a name.
+    /// Waits until EC2 lists a new VM and its Node has a name.
     async fn until_ready(&self, session: &Session, name: &str, id: &str) -> Result<Instance, DriverError> {
         let Patience { first, longest, total, .. } = self.patience;
         let (deadline, mut pause) = (Clock::now() + total, first);
@@ -477,7 +477,7 @@ impl Driver for AwsDriver {
         Ok(self.until_ready(&session, wanted.name, &id).await?.vm(&session.scope.region))
     }
 
-    /// [`Code::Unimplemented`] if the class asks for nothing that a new VM does not have.
+    /// [`Code::Unimplemented`] if the class needs no change of a new VM.
     async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         if !needs_initialization(&Spec::read(&request.class.provider_spec, &mut ClassProblems::default())) {
             return Err(DriverError::new(Code::Unimplemented, "the class does not ask for initialization"));
@@ -622,7 +622,8 @@ fn id_of(machine: &Machine) -> Result<&str, DriverError> {
     IDS.of_machine(machine)?.map(|[_, id]| id).ok_or_else(missing)
 }
 
-/// The private addresses of the VM of a Machine, which may be gone: those of IPv4 if there are any. A network plugin gives a VM more
+/// The private addresses of the VM of a Machine, which may not exist any more: those of IPv4 if there are any. A network plugin
+/// gives a VM more
 /// of them after its registration.
 fn private_addresses(machine: &Machine) -> Result<Vec<&str>, DriverError> {
     let all = machine.status.iter().flat_map(|status| &status.addresses);
@@ -636,7 +637,7 @@ fn private_addresses(machine: &Machine) -> Result<Vec<&str>, DriverError> {
     Ok(found)
 }
 
-/// Whether a part of a provider ID is a region or one of its zones, also a local one such as `us-west-2-lax-1a`.
+/// A part of a provider ID is a region or one of its zones, also a local one such as `us-west-2-lax-1a`.
 fn is_in_region(place: &str, region: &str) -> bool {
     place.strip_prefix(region).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }

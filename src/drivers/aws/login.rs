@@ -89,7 +89,7 @@ impl Login {
         Ok(fetched.insert((keys, Instant::now())).0.clone())
     }
 
-    /// Forgets credentials that AWS refused.
+    /// Drops credentials that AWS refused.
     pub(super) async fn forget(&self, refused: &Keys) {
         let mut fetched = self.fetched.lock().await;
         fetched.take_if(|(keys, _)| keys == refused);
@@ -137,7 +137,7 @@ fn keys_of(answer: Assumed) -> Option<Keys> {
     is_complete.then(|| Keys::new(id, secret, Some(session.clone()), Some(expiry), "workload identity"))
 }
 
-/// Whether credentials that were fetched some time ago are used again.
+/// Credentials that were fetched some time ago can be used again.
 fn is_valid(keys: &Keys, now: SystemTime, age: Duration) -> bool {
     match keys.expiry() {
         Some(expiry) => expiry.duration_since(now).is_ok_and(|left| left > AHEAD),

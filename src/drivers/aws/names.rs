@@ -18,7 +18,7 @@ pub(super) const GROUP_TAG: &str = "aws:autoscaling:groupName";
 pub(super) const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
 /// Tag of an instance with the marker of its owner. VMs of the reference do not have it.
 pub(super) const OWNER_TAG: &str = "machine.sapcloud.io/owner";
-/// Annotation in the node template of a Machine: a Placement of EC2 for it, if the class has none.
+/// Annotation in the node template of a Machine: a Placement of EC2 for it, if the class sets no Placement.
 pub(super) const PLACEMENT_ANNOTATION: &str = "machine.sapcloud.io/awsPlacement";
 
 /// Tags that a resource may have.

@@ -77,7 +77,7 @@ fn parsed(text: &str) -> Option<Document<'_>> {
     Document::parse_with_options(text, options).ok()
 }
 
-/// Whether an answer is that of the action.
+/// Checks that an answer belongs to the action.
 fn checked(action: &str, status: u16, text: &str) -> Result<(), CloudFailure> {
     let document = parsed(text);
     if (200..300).contains(&status) {

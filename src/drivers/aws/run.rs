@@ -34,7 +34,7 @@ pub(super) struct Order<'a> {
     pub user_data: &'a [u8],
     /// Name of the root device of the image.
     pub root_device: &'a str,
-    /// The placement in the annotation of the Machine. That of the class comes first.
+    /// The placement in the annotation of the Machine. That of the class takes precedence.
     pub placement: Option<Placement>,
 }
 

@@ -68,7 +68,7 @@ impl TargetGroups {
         Ok(())
     }
 
-    /// Whether targets have left a group. False if one of them is none.
+    /// Removes targets from a group. False if one of them is not in the group.
     async fn left(&self, arn: &str, targets: &[&str]) -> Result<bool, CloudFailure> {
         match self.change("DeregisterTargets", arn, targets).await {
             Ok(_) => Ok(true),
@@ -120,7 +120,7 @@ fn region_of(arn: &str) -> Option<&str> {
     parts.next().filter(|_| service == SERVICE.name)
 }
 
-/// Only the name of the error says that a target group does not exist.
+/// Only the name of the error proves that a target group does not exist.
 fn error(failure: &CloudFailure, action: &str, arn: &str, secret: &SecretData) -> DriverError {
     let error = failure.error(&attempt(action, arn), secret);
     let code = match (failure, error.code) {

@@ -75,7 +75,7 @@ fn stored(data: &[u8]) -> Result<Vec<u8>, DriverError> {
     Ok(compressed)
 }
 
-/// Whether cloud-init may read data as a file of its configuration.
+/// cloud-init may read data as a file of its configuration.
 fn is_cloud_config(data: &[u8]) -> bool {
     let mut lines = data.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();

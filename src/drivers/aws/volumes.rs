@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 const CSI_DRIVER: &str = "ebs.csi.aws.com";
 
-/// The EBS volume of a PersistentVolume, if it is one. The field of the old in-tree plugin comes first.
+/// The EBS volume of a PersistentVolume, if it is one. The field of the old in-tree plugin takes precedence.
 pub(super) fn id_of(spec: &PersistentVolumeSpec) -> Option<String> {
     if let Some(volume) = &spec.aws_elastic_block_store {
         return in_tree(&volume.volume_id).map(str::to_owned);

@@ -113,7 +113,7 @@ pub(super) struct Cloud {
     /// Seconds by which its clock is ahead of that of this machine.
     pub clock: i64,
     pub root_device: Option<&'static str>,
-    /// Answers to calls that only look, by action.
+    /// Responses to reading calls, by action.
     pub answers: BTreeMap<&'static str, String>,
     /// New VMs are copies of it.
     pub template: FakeInstance,
@@ -140,7 +140,7 @@ pub(super) async fn serve(cloud: &Shared) -> String {
     format!("http://{address}")
 }
 
-/// Its answers have its time, and signatures of another time are refused.
+/// A response has the time of the fake, and signatures of another time are refused.
 async fn answer(State(cloud): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
     let now = Timestamp::now() + SignedDuration::from_secs(cloud.lock().clock);
     let signed =
@@ -438,7 +438,7 @@ fn item(instance: &FakeInstance) -> String {
     text
 }
 
-/// Actions of STS and IAM, whose answers differ from those of EC2 in their form.
+/// Actions of STS and IAM. Their responses have another form than those of EC2.
 const NOT_OF_EC2: [&str; 3] = ["AssumeRoleWithWebIdentity", "GetCallerIdentity", "GetInstanceProfile"];
 
 fn xml(action: &str, body: &str) -> Response {

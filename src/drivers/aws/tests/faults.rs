@@ -90,7 +90,7 @@ async fn an_initialization_that_fails_is_completed_by_the_next(#[case] action: &
     .await;
 }
 
-/// Only a deletion knows what to do with two VMs of a machine.
+/// Only a deletion accepts two VMs of a machine.
 #[tokio::test]
 async fn each_call_has_its_answer_to_two_vms() {
     let (cloud, driver) = start().await;

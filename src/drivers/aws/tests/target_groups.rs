@@ -110,7 +110,7 @@ fn outcome(answer: Result<(), DriverError>) -> Option<Code> {
     answer.err().map(|error| error.code)
 }
 
-/// Only AWS's own answer says that there is no such group.
+/// Only an error of AWS itself proves that the group is absent.
 #[rstest]
 #[case::no_group("DescribeTargetGroups", Fault::Error("TargetGroupNotFound", 400), Some(Code::NotFound))]
 #[case::deleted_meanwhile("DeregisterTargets", Fault::Error("TargetGroupNotFound", 400), Some(Code::NotFound))]

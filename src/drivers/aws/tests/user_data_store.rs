@@ -146,7 +146,7 @@ async fn a_secret_that_cannot_be_deleted_is_an_error_and_the_vm_ends() {
     assert_eq!(cloud.lock().secrets.len(), 0);
 }
 
-/// A look-up that fails says nothing about the VM.
+/// A failed look-up does not prove that the VM is absent.
 #[tokio::test]
 async fn a_secret_stays_while_it_is_unknown_whether_there_is_a_vm() {
     let (cloud, driver) = start().await;
@@ -357,7 +357,7 @@ struct FakeVm {
     script: String,
 }
 
-/// Answers from a file, as often as told only after failures.
+/// A stand-in of the AWS CLI: prints a file, after a given number of failures.
 const AWS: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >>"$here/calls"
