@@ -78,7 +78,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// A resource of a class. `None` if Azure says that there is none.
+    /// A resource of a class. `None` if Azure reports it absent.
     pub async fn resource(&self, group: &str, target: &Target) -> Result<Option<Resource>, DriverError> {
         let [provider, kind, version] = target.kind.place();
         let path =
@@ -89,7 +89,7 @@ impl Api {
             Kind::Disk => "disk_get",
         };
         let mut query = vec![("api-version", version)];
-        // Only this view says why a VM failed, and whether it runs.
+        // Only this view has the failure of a VM and its power state.
         query.extend((target.kind == Kind::Vm).then_some(("$expand", "instanceView")));
         self.get(service, &path, &query, &format!("a look at {target}")).await
     }
@@ -108,7 +108,7 @@ impl Api {
         Ok(if shown.stage() == Stage::Ready { Accepted::Done } else { Accepted::Begun(operation) })
     }
 
-    /// Deletes a resource. The answer alone does not say that it is gone.
+    /// Deletes a resource. The answer alone does not prove the deletion.
     pub async fn delete(&self, group: &str, target: &Target) -> Result<Option<Operation>, DriverError> {
         let service = match target.kind {
             Kind::Vm => "virtual_machine_delete",
@@ -150,7 +150,7 @@ impl Api {
         Operation::from_headers(&answer.headers, &self.url)
     }
 
-    /// Reads the report on an operation. `None` if there is none any more.
+    /// Reads the report on an operation. `None` if Azure has dropped it.
     pub async fn progress(&self, operation: &Operation) -> Result<Option<Progress>, CloudFailure> {
         let base = self.url.path().trim_end_matches('/');
         let path = operation.url.path().strip_prefix(base).unwrap_or_default();
@@ -163,7 +163,7 @@ impl Api {
         }
     }
 
-    /// The subnet of a class. `None` if there is none.
+    /// The subnet of a class. `None` if it does not exist.
     pub async fn subnet(&self, spec: &Spec) -> Result<Option<Value>, DriverError> {
         let group = spec.network_group();
         let subnet = &spec.subnet;
@@ -183,7 +183,7 @@ impl Api {
         self.get("subnet_get", &path, &[("api-version", NETWORK)], &what).await
     }
 
-    /// An image of the marketplace. `None` if there is none.
+    /// An image of the marketplace. `None` if it does not exist.
     pub async fn image(&self, location: &str, urn: Urn<'_>) -> Result<Option<MarketplaceImage>, DriverError> {
         let path = [
             "subscriptions",
@@ -279,7 +279,7 @@ impl Api {
         self.services.answer(&call).await.map(drop).map_err(|failure| self.error(&failure, &what))
     }
 
-    /// Whether the provider of a kind of resources is registered in the subscription; `None` while it is not.
+    /// The registration of the provider of a kind of resources in the subscription; `None` while it is absent.
     pub async fn registration(self, kind: Kind) -> Result<Option<()>, DriverError> {
         let [provider, ..] = kind.place();
         let path = ["subscriptions", &self.subscription, "providers", provider];
@@ -288,7 +288,7 @@ impl Api {
         Ok(found.filter(|found| found["registrationState"] == "Registered").map(drop))
     }
 
-    /// What is at a path. `None` if Azure says that there is nothing.
+    /// The resource at a path. `None` if Azure reports it absent.
     pub async fn get<T: DeserializeOwned>(
         &self,
         service: &'static str,
@@ -303,7 +303,7 @@ impl Api {
         }
     }
 
-    /// A list that is not found says nothing about its resources.
+    /// A list that is not found does not prove that its resources are absent.
     fn list_error(&self, failure: &CloudFailure, what: &str) -> DriverError {
         let error = self.error(failure, what);
         let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
@@ -352,7 +352,7 @@ struct Page {
 }
 
 impl Page {
-    /// Whether rows are missing that no other page has.
+    /// Rows are missing that no other page has.
     fn is_cut(&self) -> bool {
         let is_truncated = self.result_truncated.as_deref().is_some_and(|text| text.eq_ignore_ascii_case("true"));
         is_truncated && self.next.as_deref().unwrap_or_default().is_empty()

@@ -18,7 +18,7 @@ const EXHAUSTED: [&str; 9] = [
     "capacitynotavailable",
     "publicipcountlimitreached",
 ];
-/// Names of absences. That of a subscription says nothing about its VMs.
+/// Names of absences. The absence of a subscription does not prove that of its VMs.
 const ABSENT: [&str; 4] = ["ResourceNotFound", "ResourceGroupNotFound", "ParentResourceNotFound", "NotFound"];
 /// A resource provider is not used in the subscription yet.
 const UNREGISTERED: &str = "MissingSubscriptionRegistration";
@@ -69,7 +69,7 @@ pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
         (Err(_), None) => return CloudFailure::Status(answer.status),
     };
     let code = code_of(&name, &message, answer.status);
-    // The pace of calls goes by the name.
+    // The pace of calls depends on the name.
     let name = if answer.status == 429 && !names_throttling(&name) { format!("TooManyRequests {name}") } else { name };
     CloudFailure::Named { code, name, message }
 }
@@ -144,12 +144,12 @@ fn code_of_login(name: &str, status: u16) -> Code {
     }
 }
 
-/// Whether the Resource Manager says that a resource does not exist. A failed login says nothing.
+/// The Resource Manager reported that a resource does not exist. A failed login is no such report.
 pub(crate) fn is_absent(failure: &CloudFailure) -> bool {
     matches!(failure, CloudFailure::Named { code: Code::NotFound, .. })
 }
 
-/// Whether Azure refused a call for good, whatever the reason: neither a report of a stock-out nor a wrong login is a refusal.
+/// Azure refused a call for good, whatever the reason: neither a report of a stock-out nor a wrong login is a refusal.
 pub(crate) fn is_refused(failure: &CloudFailure) -> bool {
     match failure {
         CloudFailure::Named { code, .. } => {
@@ -160,7 +160,7 @@ pub(crate) fn is_refused(failure: &CloudFailure) -> bool {
     }
 }
 
-/// Whether a resource provider has to be registered first.
+/// A resource provider has to be registered first.
 pub(crate) fn is_unregistered(failure: &CloudFailure) -> bool {
     failure.is(UNREGISTERED)
 }

@@ -68,7 +68,7 @@ struct UsageName {
 }
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let group = self.group().await;
         let login = match &group {

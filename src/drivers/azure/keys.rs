@@ -1,4 +1,4 @@
-//! Public keys that belong to no private key. Azure asks for a key if there is no password.
+//! Public keys that belong to no private key. Azure requires a key if there is no password.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcm_driver::{Code, DriverError};
@@ -9,7 +9,7 @@ use ring::{
 
 const ALGORITHM: &str = "ssh-ed25519";
 
-/// A new key in the form of OpenSSH. Its private half is gone.
+/// A new key in the form of OpenSSH. Its private half is not kept.
 ///
 /// # Errors
 /// [`Code::Internal`]: the system has no random numbers.

@@ -2,8 +2,9 @@
 //!
 //! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-azure.md` compares the two.
 //!
-//! Azure knows each resource by its name, which is that of the Machine, so a repeated request cannot make a second VM. It would change
-//! the first one, or that of another Machine: each creation looks first.
+//! Azure identifies each resource by its name, which is that of the Machine, so a repeated request cannot make a second VM. It
+//! would change
+//! the first one, or that of another Machine: each creation begins with a read.
 
 mod calls;
 mod clouds;
@@ -143,7 +144,7 @@ impl AzureVms {
         Services::new(|| self.logins.rest(&tls, &login.api, Box::new(tokens.clone()), failure_of))
     }
 
-    /// Creates the VM of a Machine that has none, after its parts.
+    /// Creates the absent VM of a Machine, after its parts.
     async fn build(&self, session: &Session, request: &MachineRequest, order: &Order<'_>) -> Result<(), DriverError> {
         let plan = match session.spec.image.urn().filter(|_| !session.spec.skips_agreement) {
             Some(urn) => session.marketplace(urn, true).await?.1,
@@ -239,7 +240,7 @@ impl AzureVms {
         until_done(&self.pace, Instant::now(), request.may_pause, &what, registered).await
     }
 
-    /// Follows a change until Azure says how it ended, or until this call may pause.
+    /// Follows a change until Azure reports its end, or until this call may pause.
     async fn follow(
         &self,
         session: &Session,
@@ -309,7 +310,7 @@ impl AzureVms {
         Ok(())
     }
 
-    /// Begins to delete them; returns those that are being deleted.
+    /// Begins to delete the parts of a VM; returns the parts in deletion.
     async fn begin_deletion_of_parts(
         &self,
         session: &Session,
@@ -337,7 +338,8 @@ impl AzureVms {
         Ok(begun)
     }
 
-    /// Azure still works on a resource. The pause grows with the time since this was seen first: Compute allows few looks at a VM.
+    /// Azure still works on a resource. The pause grows with the time since the first such result: Compute allows few reads of a
+    /// VM.
     fn not_yet(&self, session: &Session, request: &MachineRequest, target: &Target, goal: Goal) -> DriverError {
         let (key, state) = match goal {
             Goal::Create => (session.key(target, Goal::Create), "being created"),
@@ -362,7 +364,7 @@ impl CloudOperations for AzureVms {
     }
 
     fn check_secret(&self, mut spec: Spec, class: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
-        // The class says so itself.
+        // The check of the class reports an unknown cloud.
         spec.cloud = spec.cloud.or(Some(clouds::PUBLIC));
         problems.secret(self.login(class, &spec, secret));
         problems.secret(user_data(secret));
@@ -463,7 +465,7 @@ impl CloudOperations for AzureVms {
         }
         let target = Target::new(Kind::Vm, place.name);
         match vm.stage() {
-            // Only the creation says why it failed.
+            // Only the creation reports the reason of a failure.
             Stage::Working => Err(self.not_yet(session, request, &target, Goal::Create)),
             Stage::Deleting => Err(self.not_yet(session, request, &target, Goal::Delete)),
             Stage::Failed if vm.is_starved() => {
@@ -499,7 +501,7 @@ impl CloudOperations for AzureVms {
     }
 }
 
-/// Whether a VM has a part. A part may show the VM of the machine for a while after that is gone.
+/// A VM has a part. A part may name the VM of the machine for a while after the deletion of that VM.
 async fn is_held(session: &Session, part: &Resource, name: &str) -> Result<bool, DriverError> {
     if part.holder().is_none() || part.is_held_by_another(name) {
         return Ok(part.holder().is_some());

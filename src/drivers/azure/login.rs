@@ -15,7 +15,7 @@ const TOKEN_FILE: &str = "workloadIdentityTokenFile";
 const ENDPOINT: &str = "endpointURL";
 const AUTHORITY: &str = "authorityURL";
 
-/// The proof that a request comes from the application.
+/// The proof that the application sent a request.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Credentials {
     Secret(String),

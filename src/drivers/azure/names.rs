@@ -18,7 +18,7 @@ pub(crate) const OWN_TAGS: [&str; 2] = [UID_TAG, OWNER_TAG];
 /// Tags that a resource may have.
 pub(crate) const MOST_TAGS: usize = 50;
 
-/// Whether only mcm sets a tag.
+/// Only mcm sets this tag.
 pub(crate) fn is_own(key: &str) -> bool {
     OWN_TAGS.iter().any(|own| own.eq_ignore_ascii_case(key))
 }
@@ -55,7 +55,7 @@ pub(crate) fn marker_keys<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> im
     keys.filter(|key| key.starts_with(MARKERS.cluster) || key.starts_with(MARKERS.role))
 }
 
-/// Whether Azure takes a text as the name of a VM.
+/// Azure accepts a text as the name of a VM.
 pub(crate) fn is_vm_name(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let ends_well = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';

@@ -11,11 +11,11 @@ use crate::errors::Named;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Operation {
     pub url: Url,
-    /// Whether the report is in the body; otherwise the HTTP status is the report.
+    /// The report is in the body; otherwise the HTTP status is the report.
     has_body: bool,
 }
 
-/// What a report says.
+/// The state in a report.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Progress {
     Running,
@@ -41,7 +41,7 @@ impl Operation {
         with_body.or_else(|| url("location").map(|url| Self { url, has_body: false }))
     }
 
-    /// Reads a report. `None` if it is none.
+    /// Reads a report. `None` if the answer is no report.
     pub fn progress(&self, answer: &HttpAnswer) -> Option<Progress> {
         if !self.has_body {
             let is_of_azure = answer.text.is_empty() || answer.json::<Value>().is_ok();

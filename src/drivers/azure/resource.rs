@@ -67,7 +67,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// A resource. Fields that Azure always sends must be there: an answer without them says nothing.
+/// A resource. Fields that Azure always sends must be there: an answer without them is an error.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
@@ -164,7 +164,7 @@ impl Resource {
         }
     }
 
-    /// Why a VM failed, if Azure says so.
+    /// The reason of the failure of a VM, if Azure reports one.
     pub fn failure(&self) -> Option<CloudFailure> {
         let named = self.statuses().find_map(|status| {
             let code = status.code.get(..FAILED.len()).filter(|start| start.eq_ignore_ascii_case(FAILED))?;
@@ -174,12 +174,12 @@ impl Resource {
         named.map(Named::failure).filter(|_| self.stage() == Stage::Failed)
     }
 
-    /// Whether a VM was never started for want of capacity or quota: nothing runs, and nothing will.
+    /// A VM was never started for want of capacity or quota: nothing runs, and nothing will.
     pub fn is_starved(&self) -> bool {
         !self.runs() && self.failure().is_some_and(|failure| failure.code() == Code::ResourceExhausted)
     }
 
-    /// Whether all parts of a VM are deleted with it.
+    /// All parts of a VM are deleted with it.
     pub fn cascades(&self) -> bool {
         let Properties { storage_profile, network_profile, .. } = &self.properties;
         let disks = storage_profile.as_ref().is_some_and(|profile| {
@@ -197,12 +197,12 @@ impl Resource {
         id.rsplit('/').next()
     }
 
-    /// Whether another VM has a network interface or disk.
+    /// Another VM has a network interface or disk.
     pub fn is_held_by_another(&self, vm: &str) -> bool {
         self.holder().is_some_and(|holder| !holder.eq_ignore_ascii_case(vm))
     }
 
-    /// Whether it was made for a Machine of the class.
+    /// It was made for a Machine of the class.
     pub fn is_of(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
         self.belonging(scope) == VmOwnership::Ours && wanted.is(wanted.name, self.machine_uid())
     }
@@ -271,7 +271,7 @@ impl CloudVm for Resource {
     }
 }
 
-/// Whether a resource with these tags is of the class.
+/// The ownership of a resource with these tags.
 pub(crate) fn belonging_of<'a>(keys: impl Iterator<Item = &'a str>, scope: &Scope) -> VmOwnership {
     let lower: Vec<String> = keys.map(str::to_ascii_lowercase).collect();
     let keys = marker_keys(lower.iter().map(String::as_str));

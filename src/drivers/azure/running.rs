@@ -1,5 +1,5 @@
 //! Changes that calls began and did not see the end of. The next call continues with them. Losing them costs the reason of a
-//! failure, never a VM: Azure knows each resource by its name.
+//! failure, never a VM: Azure identifies each resource by its name.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -37,7 +37,7 @@ pub(crate) struct Session {
     pub unreported: Arc<LruCache<Login, ()>>,
 }
 
-/// The end of a change: what Azure says about it.
+/// The end of a change, as Azure reports it.
 pub(crate) type Ended = Result<(), DriverError>;
 
 /// Where the VM of a Machine is.
@@ -64,7 +64,7 @@ impl Session {
         Vm { node_provider_id: Some(self.node_provider_id(&vm.node_name)), ..vm }
     }
 
-    /// Where the VM of a Machine is: where its provider ID says, or where it is created. `None` if no VM can have the name of the
+    /// The place of the VM of a Machine: that in its provider ID, or that of a creation. `None` if no VM can have the name of the
     /// Machine.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Session {
     /// The ID of the subnet of the class.
     ///
     /// # Errors
-    /// [`Code::Internal`]: there is none.
+    /// [`Code::Internal`]: the subnet does not exist.
     pub async fn subnet_id(&self) -> Result<String, DriverError> {
         let (api, spec) = (self.api.clone(), Arc::clone(&self.spec));
         let key = format!("subnet/{}/{}/{}", spec.network_group(), spec.subnet.vnet, spec.subnet.name);
@@ -160,7 +160,7 @@ impl Session {
         self.facts.look_up((self.login.clone(), key), String::new(), move |_| look).await
     }
 
-    /// Looks at a change. `None` while it is not done.
+    /// Reads the state of a change. `None` while it is not done.
     pub async fn look(
         self,
         target: Target,

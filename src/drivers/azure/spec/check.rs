@@ -32,7 +32,7 @@ pub(super) fn spec(spec: &Spec, problems: &mut ClassProblems) {
     }
 }
 
-/// What tags of mcm that are missing change.
+/// The effect of missing tags of mcm.
 fn effect(missing: &[&str]) -> &'static str {
     match missing {
         [_] => "no VM shows its namespace, as with Gardener's driver",

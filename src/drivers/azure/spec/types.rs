@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Spec {
     pub location: String,
     pub resource_group: String,
-    /// Of the VM, its network interface and its disks; without those that only mcm sets.
+    /// Tags of the VM, its network interface and its disks; without the tags that only mcm sets.
     pub tags: BTreeMap<String, String>,
     pub subnet: Subnet,
     /// `None` if the class names one that does not exist.
@@ -99,7 +99,7 @@ pub(crate) struct Diagnostics {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Security {
     pub kind: Option<String>,
-    /// Whether there are firmware settings, even without a value.
+    /// The class has firmware settings, even without a value.
     pub has_firmware: bool,
     pub tpm: Option<bool>,
     pub secure_boot: Option<bool>,

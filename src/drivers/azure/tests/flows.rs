@@ -209,7 +209,7 @@ async fn disks_of_volumes_survive_the_vm(#[case] is_known: bool) {
     assert!(listed.is_empty(), "it is no orphan: {listed:?}");
 }
 
-/// Azure shows the VM of a part for a while after the VM is gone.
+/// Azure shows the VM of a part for a while after the deletion of the VM.
 #[rstest]
 #[case::of_the_vm_that_is_gone("a", false, (0, 0, 0))]
 #[case::of_a_vm_that_exists("a", true, (1, 1, 1))]

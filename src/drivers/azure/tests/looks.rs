@@ -1,4 +1,4 @@
-//! How often the driver looks at what Azure works on, and what it does without reports on operations.
+//! The pace at which the driver polls changes of Azure, and its behaviour without reports on operations.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn next(pace: PollTiming) -> mcm_driver::cloud::CloudDriver<crate::AzureVms> {
     driver_of(limits, pace, unmeasured())
 }
 
-/// Compute refuses more than 12 looks at one VM in a minute.
+/// Compute refuses more than 12 reads of one VM in a minute.
 #[rstest]
 #[case::created("Creating")]
 #[case::deleted("Deleting")]

@@ -24,7 +24,7 @@ use super::{
 impl suite::World for World {
     const CALLS: CallNames = CallNames { look: "vm.get", look_by_id: "vm.get", create: "vm.put", delete: "vm.delete" };
     const SECRETS: &[&str] = &[CLIENT_SECRET, "token-top-secret", "hunter2"];
-    /// A creation has several calls before the one that fails.
+    /// A creation has several calls before the failing call.
     const SHORT: Duration = Duration::from_millis(2400);
     const MOST_CREATIONS: usize = 300;
     const MOST_LOOKS: usize = 600;
