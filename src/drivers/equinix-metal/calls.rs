@@ -26,7 +26,7 @@ const DELETED: u16 = 204;
 /// The answer of a look-up.
 #[derive(Default)]
 pub(crate) struct FoundDevices {
-    /// Devices that exist, and those that are leaving.
+    /// Devices that exist or are being deleted.
     pub devices: Vec<Device>,
     /// Another device may have been missed, because the list has several pages.
     pub is_paged: bool,
@@ -64,7 +64,7 @@ impl Api {
         }
     }
 
-    /// All devices of a project that exist, and those that are leaving.
+    /// All devices of a project that exist or are being deleted.
     pub async fn of_project(&self, project: &str) -> Result<Vec<Device>, DriverError> {
         Ok(self.list(project, None).await?.devices)
     }
@@ -138,13 +138,13 @@ impl Api {
         done.map(drop).map_err(|failure| self.error(&failure, &format!("devices.update of {id}")))
     }
 
-    /// The resource at a path. `None` if the API says that there is none.
+    /// The resource at a path. `None` if the API reports it absent.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DriverError> {
         let found = self.rest.find(&RestCall::read("resource_get", Method::GET, path)).await;
         found.map_err(|failure| self.error(&failure, &format!("a look at {}", path.join("/"))))
     }
 
-    /// Whether a metro has a free server of a plan; `None` if the API does not say.
+    /// A metro has a free server of a plan; `None` if the API does not report it.
     pub async fn has_capacity(&self, metro: &str, plan: &str) -> Result<Option<bool>, DriverError> {
         #[derive(Deserialize)]
         struct Capacity {
@@ -171,7 +171,7 @@ fn present(mut devices: Vec<Device>) -> Vec<Device> {
     devices
 }
 
-/// Whether another order may succeed at once: the API read this one, and refused it.
+/// Another order may succeed at once: the API read this one, and refused it.
 fn is_refusal(failure: &CloudFailure) -> bool {
     let code = failure.code();
     !failure.may_have_had_effect() && !code.is_transient() && code != Code::Unauthenticated

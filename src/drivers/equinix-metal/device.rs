@@ -14,12 +14,12 @@ use crate::{
 
 /// State of a device whose deletion has begun: it may run for a moment, then its server is wiped.
 const LEAVING: &str = "deprovisioning";
-/// State of a device that is gone.
+/// State of a deleted device.
 const GONE: &str = "deleted";
 /// States of a device that does not run.
 const HALTED: [&str; 3] = ["inactive", "powering_off", "failed"];
 
-/// A device. Fields that the API always sends must be there: an answer without them says nothing.
+/// A device. Fields that the API always sends must be there: an answer without them is an error.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Device {
     pub id: String,
@@ -140,7 +140,7 @@ impl CloudVm for Device {
     }
 }
 
-/// Whether a link ends with an ID.
+/// A link ends with an ID.
 fn is_below(href: &str, id: &str) -> bool {
     href.rsplit('/').next().is_some_and(|last| last.eq_ignore_ascii_case(id))
 }

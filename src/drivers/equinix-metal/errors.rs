@@ -42,7 +42,7 @@ fn code_of(status: u16, message: &str) -> Code {
     }
 }
 
-/// A name that says what the status means. The pace of calls goes by that of throttling.
+/// The name of a status. The pace of calls depends on that of throttling.
 fn name_of(status: u16) -> &'static str {
     match status {
         400 => "BadRequest",

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::session::Session;
 
-/// A resource, or `None` if there certainly is none.
+/// A resource, or `None` if it is certainly absent.
 type Found<T> = Result<Option<T>, DriverError>;
 
 #[derive(Deserialize)]
@@ -112,7 +112,7 @@ impl Session {
         })
     }
 
-    /// Whether a server of the plan is free. It may be taken before the class is used.
+    /// Checks that a server of the plan is free. It may be taken before the class is used.
     async fn stock(&self) -> Option<ResourceFinding> {
         const PATH: &str = "providerSpec.machineType";
         let (metro, plan) = (&self.spec.metro, &self.spec.machine_type);

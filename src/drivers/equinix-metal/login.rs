@@ -25,7 +25,7 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// Reads a Secret. The token comes from it alone, never from the process.
+    /// Reads a Secret. The token is that of the Secret, never that of the process.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: the Secret has no token, or a URL that is not allowed.

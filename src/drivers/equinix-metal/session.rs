@@ -67,7 +67,7 @@ impl CloudSession for Session {
         self.look(VmQuery::Id(id.to_owned()), with_id).await
     }
 
-    /// Those of the class: a list of several pages that lacks them is not enough.
+    /// The devices of the class with the name of a Machine: a list of several pages that lacks them is not enough.
     async fn named(&self, machine: &Machine) -> Result<Vec<Device>, DriverError> {
         let wanted = MachineIdentity::from_machine(machine);
         let of_machine = |found: &FoundDevices| created_for(found.devices.iter().cloned(), wanted, &self.scope);

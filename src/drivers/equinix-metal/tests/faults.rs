@@ -16,7 +16,7 @@ use super::{
     spec_with, with_id,
 };
 
-/// A device that the API refuses to show is looked for in the list, and one that it says is absent is absent.
+/// A device that the API refuses to show is looked for in the list, and a device that it reports absent is absent.
 const fn get(hidden: Outcome, not_found: Outcome) -> [Outcome; 10] {
     let mut outcomes = usual(1, (UNKNOWN, 1), not_found);
     outcomes[6] = hidden;

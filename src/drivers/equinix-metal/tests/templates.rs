@@ -39,7 +39,7 @@ async fn a_class_of_gardeners_extension_is_valid_as_it_is() {
     let driver = driver(Duration::from_secs(1), unmeasured());
     let problems = driver.validate(&class);
     assert_eq!(problems.errors, []);
-    // Those that the reference ignores as well, and the end of the cloud.
+    // Fields that the reference ignores as well, and the end of the cloud.
     let warnings: Vec<&str> = problems.warnings.iter().map(|warning| warning.path.as_str()).collect();
     assert_eq!(warnings, ["provider", "providerSpec.metadata", "providerSpec.facilities"]);
     let data = secret(&[("apiToken", "t"), ("projectID", "48277712-7f36-4c8b-9a55-6fb0b2f3b0c1")]);
