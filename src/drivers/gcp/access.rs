@@ -17,8 +17,8 @@ pub(super) struct Access {
     pub iam: String,
     /// URL of the list of service accounts, unless a Secret names a private cloud.
     pub accounts: String,
-    /// Whether requests for tokens go through the proxy that the environment names, if it names one. Those to the Compute API
-    /// always do.
+    /// Requests for tokens use the proxy that the environment names, if it names one. Requests to the Compute API
+    /// always use it.
     pub uses_proxy: bool,
     pub limits: HttpLimits,
     /// Features that Secrets may use.

@@ -46,7 +46,7 @@ pub(super) struct Account {
     pub http: Arc<HttpClient>,
     pub limiters: Arc<AccountLimiters>,
     pub tokens: Arc<Tokens>,
-    /// Whether lists ask for some fields only. The host of the API may refuse that.
+    /// Lists have a mask of fields. The host of the API may refuse it.
     pub takes_masks: AtomicBool,
     /// Created with the first call: they read the certificates of the system.
     clients: OnceCell<Clients>,

@@ -48,7 +48,7 @@ pub(super) struct Compute {
 
 /// A page of a list.
 struct Page<T> {
-    /// Whether its kind is right: the page of a proxy must not pass for an empty list.
+    /// Its kind is right: the page of a proxy must not pass for an empty list.
     is_of_kind: bool,
     /// `None` if one of them has no name.
     items: Option<Vec<T>>,
@@ -80,7 +80,7 @@ impl From<model::OperationList> for Page<Operation> {
     }
 }
 
-/// Whether a call may be repeated although its outcome is not known.
+/// The treatment of a call whose outcome is not known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
     Yes,
@@ -154,7 +154,7 @@ impl Compute {
         Operation::from_model(begun).ok_or(CloudFailure::Unreadable(200))
     }
 
-    /// Begins to delete a VM. `None` if there is none. It is not repeated: meanwhile another VM may have the name.
+    /// Begins to delete a VM. `None` if the VM does not exist. It is not repeated: meanwhile another VM may have the name.
     pub(super) async fn delete(&self, zone: &str, name: &str) -> Result<Option<Operation>, DriverError> {
         let send = |clients: &Clients| {
             let delete = clients.instances.delete().set_project(&self.project).set_zone(zone);
@@ -185,7 +185,7 @@ impl Compute {
         self.look(&self.account.url(&path), &path, is_it).await
     }
 
-    /// Whether a service account exists, of whatever project.
+    /// Checks that a service account exists, of whatever project.
     pub(super) async fn service_account(&self, email: &str) -> Result<Option<()>, DriverError> {
         let Some(url) = &self.account.iam else {
             let message = "service accounts of a private cloud are not looked for";
@@ -251,7 +251,7 @@ impl Compute {
         self.judge_token(&token, answer).await
     }
 
-    /// Makes a call of a list, which asks for some fields. A host that refuses that gets the same call without it, and all later
+    /// Makes a call of a list, with a mask of fields. A host that refuses the mask gets the same call without it, and all later
     /// ones.
     async fn call_list<T, F>(
         &self,
@@ -309,7 +309,7 @@ impl Compute {
         self.account.tokens.get().await
     }
 
-    /// Forgets a token that an answer refuses.
+    /// Drops a token that an answer refuses.
     async fn judge_token<T>(&self, token: &str, answer: Result<T, CloudFailure>) -> Result<T, CloudFailure> {
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
             self.account.tokens.forget_if(|fetched| fetched == token).await;
@@ -347,7 +347,7 @@ where
     }
 }
 
-/// Whether a path consists of names only.
+/// The path consists of names only.
 fn is_path(path: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:@/".contains(&byte);
     path.bytes().all(is_part) && !path.contains("..") && !path.contains("//")

@@ -27,7 +27,7 @@ const SERVICE_ACCOUNT_FIELDS: [&str; 11] = [
 ];
 /// The only universe whose endpoints the driver calls.
 const UNIVERSE: &str = "googleapis.com";
-/// Where tokens of service accounts come from, unless the account says something else.
+/// The source of tokens of service accounts, unless the account names another.
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 
 /// Where Google is.

@@ -73,22 +73,22 @@ fn is_about_the_request(plain: &str) -> bool {
     STARTS.iter().any(|start| plain.starts_with(start))
 }
 
-/// Whether Google says that what the request names does not exist. That is no code: it may be the project, too.
+/// Google reported that an object in the request does not exist. That is no code: it may be the project as well.
 pub(super) fn is_absent(failure: &CloudFailure) -> bool {
     matches!(failure, CloudFailure::Named { name, .. } if names_an_absence(&plain(name)))
 }
 
-/// Whether an operation failed because something that it needs does not exist.
+/// An operation failed because something that it needs does not exist.
 pub(super) fn is_not_found(error: &OperationError) -> bool {
     names_an_absence(&plain(&error.code))
 }
 
-/// Whether Google gets more requests than it permits.
+/// Google gets more requests than it permits.
 pub(super) fn is_throttled(failure: &CloudFailure) -> bool {
     match failure {
         CloudFailure::Named { name, code, .. } => {
             let plain = plain(name);
-            // The same name stands for a stock-out, unless its status is 429.
+            // The same name means a stock-out, unless its status is 429.
             names_throttling(&plain) || (plain == "RESOURCEEXHAUSTED" && *code == Code::Unavailable)
         }
         CloudFailure::Status(status) => *status == 429,
@@ -188,7 +188,7 @@ fn text_of(status: &Status) -> String {
     text
 }
 
-/// Pause before the next call that Google asks for.
+/// The pause that Google requests before the next call.
 pub(super) fn pause_of(error: &Error) -> Option<Duration> {
     let details = error.status().map(|status| status.details.as_slice()).unwrap_or_default();
     let told = details.iter().find_map(|detail| match detail {

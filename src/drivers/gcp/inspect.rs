@@ -14,7 +14,7 @@ use mcm_driver::{DriverError, code::Code, inspection::ResourceFinding};
 
 /// Google's name for a local SSD.
 const LOCAL_SSD: &str = "local-ssd";
-/// The service account that a project has of its own.
+/// The default service account of a project.
 const DEFAULT_ACCOUNT: &str = "default";
 /// States of what cannot be used any more.
 const UNUSABLE: [&str; 2] = ["OBSOLETE", "DELETED"];
@@ -89,7 +89,7 @@ struct SecondaryRange {
 struct Anything {}
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub(super) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let (project, who) = (&self.compute.project, self.compute.account.tokens.source().identity());
         let found: Found<Project> = self.compute.get(project, "").await;

@@ -44,8 +44,8 @@ impl Instance {
         })
     }
 
-    /// Whether its creation may still fail, for want of resources. In any other state it exists, also when it is stopped:
-    /// only Google knows whether it is being deleted.
+    /// Its creation may still fail, for want of resources. In any other state it exists, also when it is stopped:
+    /// its state does not show a deletion.
     pub(super) fn is_provisioning(&self) -> bool {
         self.status == "PROVISIONING"
     }
@@ -55,17 +55,17 @@ impl Instance {
         ListedVm::new(&self.name, self.owner.clone())
     }
 
-    /// Whether it is one of the class.
+    /// It belongs to the class.
     pub(super) fn is_in(&self, scope: &Scope) -> bool {
         scope.markers.are_on(self.tags())
     }
 
-    /// Whether it was created for a Machine: one of the class, of the same name, and not for another UID.
+    /// It was created for a Machine: it belongs to the class, has the same name, and has no other UID.
     pub(super) fn is_of(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
         self.is_in(scope) && wanted.is(&self.name, self.uid())
     }
 
-    /// Whether it is the VM that the provider ID of a Machine names. One that lost its tags is known by its UID.
+    /// It is the VM that the provider ID of a Machine names. A VM that lost its tags is identified by its UID.
     pub(super) fn is_known(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
         let is_foreign = scope.markers.are_foreign(self.tags(), MARKERS);
         self.is_in(scope) || (!is_foreign && !wanted.uid.is_empty() && self.uid() == Some(wanted.uid))

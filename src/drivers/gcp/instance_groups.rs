@@ -79,7 +79,7 @@ impl Session {
         Ok(members.iter().any(|member| member.ends_with(&end)))
     }
 
-    /// Only the name of the group in the answer says that the group does not exist: it may be the project or the VM.
+    /// Only the name of the group in the answer proves that the group does not exist: it may be the project or the VM.
     fn error_of_group(&self, failure: &CloudFailure, group: &InstanceGroup, what: &str) -> DriverError {
         let error = self.compute.error(failure, what);
         let named = format!("/instanceGroups/{}'", group.name);

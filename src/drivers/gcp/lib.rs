@@ -204,12 +204,12 @@ impl GcpDriver {
                 let call_again_in = error.call_again_in.filter(|_| request.may_pause);
                 Err(DriverError { call_again_in, ..error })
             }
-            // The creation says why.
+            // The creation reports the reason.
             Ok(()) | Err(Ended::Failed(_) | Ended::Absent(_)) => Ok(()),
         }
     }
 
-    /// Whether a process before this one began a creation that is not done: its VM may not be listed yet. From here on it is
+    /// An earlier process began a creation that is not done: its VM may not be listed yet. From here on it is
     /// followed as one of ours.
     async fn is_being_created(&self, session: &Session, request: &MachineRequest) -> Result<bool, DriverError> {
         let machine = &*request.machine;
@@ -242,7 +242,7 @@ impl GcpDriver {
         Ok(begun.is_some())
     }
 
-    /// Follows the deletion of a VM until it is gone.
+    /// Follows the deletion of a VM to its end.
     async fn follow_deletion(
         &self,
         session: &Session,
@@ -416,7 +416,7 @@ impl Driver for GcpDriver {
         self.created_or_not(&session, request, Meanwhile::Leave).await?;
         let machine = &*request.machine;
         match self.find(&session, machine).await? {
-            // Only the creation says why it failed.
+            // Only the creation reports the reason of a failure.
             Some((_, instance)) if machine.spec.provider_id.is_empty() && instance.is_provisioning() => {
                 Err(self.not_yet(request))
             }

@@ -19,7 +19,7 @@ pub(super) const OWN_LABELS: [&str; 2] = [UID_LABEL, OWNER_LABEL];
 /// Labels that an instance may have.
 pub(super) const MOST_LABELS: usize = 64;
 
-/// Whether an instance may have this name: at most 63 lower-case letters, digits and hyphens, with a letter first and no
+/// An instance may have this name: at most 63 lower-case letters, digits and hyphens, with a letter first and no
 /// hyphen last.
 pub(super) fn is_instance_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -29,7 +29,7 @@ pub(super) fn is_instance_name(name: &str) -> bool {
         && name.bytes().all(is_inner)
 }
 
-/// Whether this may be a project, which a domain may precede: `example.com:project`.
+/// The text may be a project, which a domain may precede: `example.com:project`.
 pub(super) fn is_project(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
     !text.is_empty() && text.bytes().all(is_part) && !text.contains("..")
@@ -41,7 +41,7 @@ pub(super) fn shared(path: &str) -> Option<(&str, &str)> {
     path.strip_prefix("projects/")?.split_once('/').filter(|(project, _)| is_project(project))
 }
 
-/// Whether a class may name a network so: by its name, or by the path of a Shared VPC.
+/// A class may name a network so: by its name, or by the path of a Shared VPC.
 pub(super) fn is_network(text: &str) -> bool {
     is_resource(text, &["global", "networks"])
 }

@@ -19,7 +19,7 @@ pub(super) struct Operation {
     /// The ID of the request that began it.
     pub client_operation_id: String,
     errors: Option<Vec<OperationError>>,
-    /// The HTTP status that stands for the errors.
+    /// The HTTP status for the errors.
     http_status: u16,
 }
 
@@ -46,7 +46,7 @@ impl Operation {
         self.is_done
     }
 
-    /// Why it failed, with the HTTP status that stands for it. `None` if it did not.
+    /// The errors of a failed operation, with their HTTP status. `None` if it did not fail.
     pub(super) fn failure(&self) -> Option<(&[OperationError], u16)> {
         self.errors.as_ref().map(|errors| (errors.as_slice(), self.http_status))
     }

@@ -26,15 +26,16 @@ use mcm_driver::{
 
 /// More zones than any installation uses.
 const MOST_ZONES: usize = 1024;
-/// Looks are at most so many times rarer while Google throttles.
+/// The most times that polls become rarer while Google throttles.
 const SLOWEST: u32 = 8;
 
-/// How often operations are looked at: shorter pauses than usual, because looks are shared.
+/// The pace of polls of operations: shorter pauses than usual, because polls are shared.
 pub(super) const PACE: PollTiming =
     PollTiming { first: Duration::from_secs(1), longest: Duration::from_secs(5), total: Duration::from_secs(300) };
 
-/// The pause before the next look at an operation that runs for `running`, `now` after the first tick: up to the next tick, of which
-/// there is one in each shortest pause, so that looks can be shared.
+/// The pause before the next poll of an operation that runs for `running`, `now` after the first tick: up to the next tick, of
+/// which
+/// there is one in each shortest pause, so that polls can be shared.
 fn pause_to_tick(pace: &PollTiming, running: Duration, now: Duration, slowness: u32) -> Duration {
     let due = now + pace.pause(running) * slowness;
     let tick = pace.first.as_nanos().max(1);
@@ -97,11 +98,11 @@ pub(super) struct Operations {
     zones: LruCache<LookUpKey, Arc<Zone>>,
 }
 
-/// How looks in one zone with one account went.
+/// The results of polls in one zone with one account.
 struct Zone {
     /// How many times rarer they are.
     slowness: AtomicU32,
-    /// The account may look at single operations only.
+    /// The account may read single operations only.
     cannot_list: AtomicBool,
 }
 
@@ -112,7 +113,7 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// Google throttles the whole project, so all looks in it slow down together.
+    /// Google throttles the whole project, so all polls in it slow down together.
     fn learn<T>(&self, looked: &Result<T, CloudFailure>) {
         let slowness = self.slowness.load(Relaxed);
         match looked {
@@ -124,7 +125,7 @@ impl Zone {
 }
 
 impl Operations {
-    /// Looks wait so long for others to join them.
+    /// A poll waits for `window` so that others can join it.
     pub(super) fn new(pace: PollTiming, window: Duration) -> Self {
         Self { pace, epoch: Instant::now(), looks: LookupCoalescer::new(window), zones: LruCache::new(MOST_ZONES) }
     }

@@ -65,7 +65,7 @@ impl Order<'_> {
         own.take(MOST_LABELS.saturating_sub(count))
     }
 
-    /// The user data comes first.
+    /// The user data is the first item.
     fn metadata(&self) -> impl Iterator<Item = Items> {
         let user_data = self.user_data.iter().map(|(key, value)| Items::new().set_key(*key).set_value(value));
         user_data.chain(self.spec.metadata.iter().map(|(key, value)| {
@@ -130,7 +130,7 @@ fn interface(interface: &spec::NetworkInterface, project: &str, spec: &Spec) -> 
     let network = network.map(|name| or_path(name, format!("projects/{project}/global/networks/{name}")));
     let subnetwork = interface.subnetwork.as_ref();
     let subnetwork = subnetwork.map(|name| or_path(name, format!("regions/{}/subnetworks/{name}", spec.region)));
-    // One without a name of its own is an external address.
+    // An access configuration without a name is an external address.
     let external = Some(AccessConfig::new()).filter(|_| !interface.disable_external_ip);
     let sent = NetworkInterface::new().set_access_configs(external);
     let sent = sent.set_or_clear_network(network).set_or_clear_subnetwork(subnetwork);

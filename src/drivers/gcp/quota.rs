@@ -18,7 +18,7 @@ pub(super) struct Quota {
 /// The field that causes a need, the metric of its quota, and the amount that a VM takes.
 type Need = (&'static str, String, f64);
 
-/// Whether the quotas have room for one more VM. Quotas that Google does not show are left out.
+/// Checks that the quotas have room for one more VM. Quotas that Google does not show are left out.
 pub(super) fn quotas(spec: &Spec, cpus: Option<u32>, all: &[Quota]) -> Vec<ResourceFinding> {
     let finding = |(path, metric, needed): Need| {
         let Quota { limit, usage, .. } = all.iter().find(|quota| quota.metric == metric)?;
@@ -55,7 +55,7 @@ fn needs(spec: &Spec, cpus: Option<u32>, all: &[Quota]) -> Vec<Need> {
     needs
 }
 
-/// Newer machine families have a quota of their own.
+/// Newer machine families have separate quotas.
 fn metric_of_cpus(spec: &Spec, all: &[Quota]) -> String {
     let family = spec.machine_type.split('-').next().unwrap_or_default().to_ascii_uppercase();
     let own = format!("{family}_CPUS");

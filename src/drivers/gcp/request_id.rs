@@ -1,7 +1,7 @@
 //! IDs of the requests that create a VM.
 //!
-//! Google answers a request whose ID it knows with the operation of the first one, for an hour. So an answer that is lost does
-//! no harm, and a request that failed, or whose VM is gone, is spent: the next one has the next ID. Names are unique in a
+//! Google answers a request with a known ID with the operation of the first one, for an hour. So an answer that is lost does
+//! no harm, and a request that failed, or whose VM was deleted, is spent: the next one has the next ID. Names are unique in a
 //! zone, so whatever Google remembers there is never a second VM.
 
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use mcm_driver::{DriverError, cloud::idempotency_token};
 /// State of a Machine: so many of its requests are spent.
 const SPENT: &str = "Spent requests: ";
 
-/// The ID of a request, as Google wants it: a UUID, the same for every attempt.
+/// The ID of a request, in the form that Google requires: a UUID, the same for every attempt.
 ///
 /// # Errors
 /// The Machine has no UID.
@@ -21,7 +21,7 @@ pub(super) fn request_id(machine: &Machine, number: u32) -> Result<String, Drive
     Ok(Uuid::new_v5(&Uuid::NAMESPACE_OID, token.as_bytes()).to_string())
 }
 
-/// How many requests of a Machine are spent, as far as its state says.
+/// The number of spent requests of a Machine, according to its state.
 pub(super) fn spent_requests(machine: &Machine) -> u32 {
     let state = machine.status.as_ref().map_or("", |status| status.last_known_state.as_str());
     state.strip_prefix(SPENT).and_then(|count| count.parse().ok()).unwrap_or_default()

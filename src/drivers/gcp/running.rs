@@ -1,5 +1,5 @@
 //! Operations that calls began and did not see the end of. The next call continues with them. Losing them costs the reason of a
-//! failure, never a VM: Google knows each request by its ID.
+//! failure, never a VM: Google identifies each request by its ID.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -24,7 +24,7 @@ pub(super) struct Begun {
     pub since: Instant,
     /// The number of the request, if it is a creation.
     pub number: u32,
-    /// Whether it is as Google just told.
+    /// Google just reported it.
     pub is_new: bool,
 }
 

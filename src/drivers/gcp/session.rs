@@ -29,7 +29,7 @@ impl Session {
         (self.key.clone(), self.compute.project.clone(), zone.to_owned())
     }
 
-    /// Where the VM of a Machine is: where its provider ID says, or where it is created.
+    /// The place of the VM of a Machine: that in its provider ID, or that of a creation.
     pub fn place_of<'a>(&'a self, machine: &'a Machine) -> Result<Place<'a>, DriverError> {
         let known = place_of_id(self, machine)?;
         Ok(known.unwrap_or(Place { zone: &self.scope.zone, name: MachineIdentity::from_machine(machine).name }))
@@ -42,7 +42,7 @@ pub(super) struct Place<'a> {
     pub name: &'a str,
 }
 
-/// Where the provider ID of a Machine says that its VM is, if it has one.
+/// The place in the provider ID of a Machine, if it has one.
 fn place_of_id<'a>(session: &Session, machine: &'a Machine) -> Result<Option<Place<'a>>, DriverError> {
     let Some([project, zone, name]) = IDS.of_machine(machine)? else { return Ok(None) };
     if project != session.compute.project || !is_project(project) || !is_word(zone) {

@@ -17,7 +17,7 @@ const KEY_IN_SECRET: &str = "userData";
 /// Key of user data for cloud-init and Ignition.
 pub(super) const USER_DATA: &str = "user-data";
 const STARTUP_SCRIPT: &str = "startup-script";
-/// Metadata are texts. cloud-init decodes the value of [`USER_DATA`] if this says `base64`.
+/// Metadata are texts. cloud-init decodes the value of [`USER_DATA`] if this is `base64`.
 const ENCODING: (&str, &str) = ("user-data-encoding", "base64");
 
 /// The limit of one value of the metadata. Compressed data are encoded in Base64.
@@ -75,7 +75,7 @@ fn for_an_init_system(data: &[u8]) -> Vec<Item> {
     }
 }
 
-/// A text, with a replacement character for each byte that is none, as Go encodes JSON.
+/// A text, with a replacement character for each invalid byte, as Go encodes JSON.
 fn as_go_writes_it(data: &[u8]) -> String {
     let mut text = String::with_capacity(data.len());
     for chunk in data.utf8_chunks() {

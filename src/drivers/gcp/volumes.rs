@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 const CSI_DRIVER: &str = "pd.csi.storage.gke.io";
 
-/// The persistent disk of a PersistentVolume, if it is one. The field of the old in-tree plugin comes first.
+/// The persistent disk of a PersistentVolume, if it is one. The field of the old in-tree plugin takes precedence.
 pub(super) fn id_of(spec: &PersistentVolumeSpec) -> Option<String> {
     let id = match (&spec.gce_persistent_disk, &spec.csi) {
         (Some(disk), _) => &disk.pd_name,

@@ -83,7 +83,7 @@ pub(crate) struct NetworkInterface {
 }
 
 impl NetworkInterface {
-    /// Whether stack type, IPv6 access and the alias range are sent; the reference leaves them out otherwise.
+    /// Stack type, IPv6 access and the alias range are sent; the reference leaves them out otherwise.
     pub(crate) fn has_ranges(&self) -> bool {
         self.use_alias_ips || self.stack_type.as_deref() == Some(DUAL_STACK)
     }

@@ -17,7 +17,7 @@ const DOWN: Fault = Fault::Status(503);
 const INVALID: Option<Code> = Some(Code::InvalidArgument);
 const LATE: Option<Code> = Some(Code::DeadlineExceeded);
 
-/// A look-up that fails never says that there is no VM.
+/// A failed look-up never proves that a VM is absent.
 const fn look_up(vms: usize) -> [Outcome; 10] {
     usual(vms, (UNKNOWN, vms), (INVALID, vms))
 }

@@ -1,4 +1,4 @@
-//! Tokens for calls, and what the Secret says of them.
+//! Tokens for calls, and the settings of them in the Secret.
 
 use std::{io::Write, path::Path};
 
@@ -152,7 +152,7 @@ async fn a_token_file_that_is_not_there_or_not_valid_is_told() {
     list(&world, &world.driver, &secret).await.unwrap();
 }
 
-/// Neither the key of a Secret nor the token of the process goes to a host that the operator did not allow.
+/// Neither the key of a Secret nor the token of the process is sent to a host that the operator did not allow.
 #[tokio::test]
 async fn nothing_is_sent_to_hosts_that_are_not_allowed() {
     let world = World::new().await;

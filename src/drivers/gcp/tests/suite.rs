@@ -33,7 +33,7 @@ impl FaultSwitch for World {
             // Single operations are read only without the permission to list them.
             gce.faults.push(("zoneOperations.list", fake::Fault::Error("forbidden", 403), 9_999));
         }
-        // Looks at operations have no number of attempts.
+        // Polls of operations have no number of attempts.
         gce.faults.push((call, fault_of(fault), if times > 9 { 9_999 } else { times }));
     }
 
