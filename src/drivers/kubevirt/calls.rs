@@ -62,7 +62,7 @@ impl Api {
         }
     }
 
-    /// The VM with a name, whoever made it. `None` if the API server reports that there is none.
+    /// The VM with a name, whoever made it. `None` if the API server reports it absent.
     pub async fn vm(&self, name: &str) -> Result<Option<VirtualMachine>, DriverError> {
         let found = self.vm_or_failure(name).await;
         found.map_err(|failure| self.error(&failure, &format!("look-up of VirtualMachine {}/{name}", self.namespace)))
@@ -169,13 +169,13 @@ impl Api {
         done.map(drop).map_err(|failure| self.error(&failure, &format!("deletion of Secret {}/{name}", self.namespace)))
     }
 
-    /// The object at a path. `None` if the API server reports that there is none.
+    /// The object at a path. `None` if the API server reports it absent.
     pub async fn object(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Option<Value>, DriverError> {
         let found = present(self.rest.call(&RestCall::read("object_get", Method::GET, path).query(query)).await);
         found.map_err(|failure| self.error(&failure, &format!("look-up of {}", path.join("/"))))
     }
 
-    /// Sends an object that the API server judges and does not keep.
+    /// Sends an object as a dry run: the API server checks it and does not keep it.
     pub async fn judged(&self, path: &[&str], query: &[(&str, &str)], body: Value) -> Result<Value, DriverError> {
         let call = RestCall::read("object_review", Method::POST, path).query(query).with(body);
         let answer = self.rest.call(&call).await;

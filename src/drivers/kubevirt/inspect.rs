@@ -20,11 +20,11 @@ const PERMISSIONS: [(&str, &str, &[&str]); 2] = [
     ("", "secrets", &["get", "create", "patch", "delete"]),
 ];
 
-/// An object, or `None` if there certainly is none.
+/// An object, or `None` if it is certainly absent.
 type Found = Result<Option<Value>, DriverError>;
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let login = self.login_works().await;
         if let Err(error) = &login

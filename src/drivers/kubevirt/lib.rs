@@ -70,7 +70,7 @@ struct Patience {
     window: Duration,
     /// A request without an answer is carried out by then, or never.
     settles: Duration,
-    /// How often the driver looks at a VM that starts or is deleted. The import of an image may take minutes.
+    /// The pace of polls of a VM that starts or is deleted. The import of an image may take minutes.
     pace: PollTiming,
 }
 

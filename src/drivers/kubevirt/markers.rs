@@ -72,17 +72,17 @@ impl Scope {
         [&self.cluster, &self.role].map(|marker| (marker.key.clone(), marker.value.clone())).into()
     }
 
-    /// Whether an object is one of the cluster.
+    /// An object belongs to the cluster.
     pub fn is_of_cluster(&self, labels: &Labels) -> bool {
         self.cluster.is_on(labels)
     }
 
-    /// Whether an object has the role of the class.
+    /// An object has the role of the class.
     pub fn is_of_role(&self, labels: &Labels) -> bool {
         self.role.is_on(labels)
     }
 
-    /// Whether an object is marked as one of another cluster, or has another role.
+    /// An object has the marker of another cluster, or another role.
     pub fn is_foreign(&self, labels: &Labels) -> bool {
         let has_other = |spelling: &Spelling, marker: &Marker| {
             let mut all = labels.keys().filter(|key| spelling.is(key));

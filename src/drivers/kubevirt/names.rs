@@ -45,7 +45,7 @@ pub(crate) fn secret_of(vm: &str, uid: &str) -> String {
     format!("userdata-{vm}-{uid}")
 }
 
-/// Whether a VM may have this name, which becomes the value of a label: at most 63 lower-case letters, digits, hyphens and
+/// A VM may have this name, which becomes the value of a label: at most 63 lower-case letters, digits, hyphens and
 /// dots, with a letter or digit at both ends of each part.
 pub(crate) fn is_vm_name(name: &str) -> bool {
     let is_outer = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Whether a VM is still there. One that was deleted keeps its labels to the end.
+    /// A VM still exists. A deleted VM keeps its labels to the end.
     pub async fn is_there(&self, vm: &VirtualMachine) -> Result<bool, DriverError> {
         let name = &vm.metadata.name;
         let found = match vm.belonging(&self.scope) {

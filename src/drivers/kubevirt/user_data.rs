@@ -29,7 +29,7 @@ pub(crate) fn user_data(secret: &SecretData, ssh_keys: &[String]) -> Result<Vec<
     Ok([data, format!("\n{KEYS}\n{keys}").as_bytes()].concat())
 }
 
-/// Whether keys can be appended: only a cloud-config has a place for them.
+/// Keys can be appended: only a cloud-config has a place for them.
 pub(crate) fn takes_keys(secret: &SecretData) -> bool {
     SecretReader(secret).raw(USER_DATA).is_none_or(|data| data.is_empty() || data.starts_with(CLOUD_CONFIG.as_bytes()))
 }

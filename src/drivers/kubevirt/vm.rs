@@ -26,7 +26,7 @@ pub(crate) struct VirtualMachine {
     status: Status,
 }
 
-/// Whether KubeVirt keeps a VM running. Gardener's driver sets `running`.
+/// The setting that KubeVirt keeps a VM running. Gardener's driver sets `running`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
@@ -72,17 +72,17 @@ const FAILED: [&str; 4] = ["ErrorPvcNotFound", "DataVolumeError", "ErrImagePull"
 pub(crate) const QUOTA: &str = "exceeded quota";
 
 impl VirtualMachine {
-    /// Whether it is being deleted.
+    /// It is being deleted.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether its labels are those of a VM of which it is a copy. KubeVirt copies labels with a clone or a snapshot.
+    /// Its labels are those of a VM of which it is a copy. KubeVirt copies labels with a clone or a snapshot.
     pub fn is_copy(&self) -> bool {
         self.metadata.labels.get(VM_LABEL).is_some_and(|name| *name != self.metadata.name)
     }
 
-    /// Whether it has started, as far as this is known. No value of `secret` gets into the text of an error.
+    /// It has started, as far as this is known. No value of `secret` gets into the text of an error.
     ///
     /// # Errors
     /// The reason why it cannot start now.

@@ -49,7 +49,7 @@ pub(super) fn respelled(value: Value, known: &[&str]) -> Value {
     Value::Object(object.into_iter().filter(|(_, value)| !value.is_null()).collect())
 }
 
-/// Whether an amount is there and above zero.
+/// The amount is present and above zero.
 pub(super) fn is_positive(amount: Option<&Value>) -> bool {
     let Some(Value::String(text)) = amount else { return false };
     let digits = text.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();

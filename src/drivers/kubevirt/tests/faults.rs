@@ -19,7 +19,7 @@ use mcm_driver::{
 
 const NOT_FOUND: Option<Code> = Some(Code::NotFound);
 
-/// Look-ups without an answer say nothing about a VM. The answer that there is none counts.
+/// Look-ups without an answer do not prove that a VM is absent. Only an answer of absence counts.
 const fn look_up(vms: usize, not_found: Option<Code>) -> [Outcome; 10] {
     usual(vms, (UNKNOWN, vms), (not_found, vms))
 }

@@ -107,7 +107,7 @@ fn driver(attempt: Duration, requests: RequestReporter) -> CloudDriver<KubevirtV
 fn driver_that_settles(attempt: Duration, settles: Duration, requests: RequestReporter) -> CloudDriver<KubevirtVms> {
     let millis = Duration::from_millis;
     let limits = HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: millis(1), slowest: 1000.0 };
-    // The times of objects are whole seconds, so a VM looks older than it is.
+    // The times of objects are whole seconds, so the age of a VM is up to a second too high.
     let pace = PollTiming { first: millis(2), longest: millis(5), total: millis(5000) };
     let patience = Patience { window: millis(2), settles, pace };
     CloudDriver(KubevirtVms::new(
