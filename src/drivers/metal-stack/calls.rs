@@ -59,7 +59,7 @@ impl Api {
         self.rest.call(&call).await
     }
 
-    /// Frees a machine. True if it is free, also if there is none; false if metal-api still works on it. It is not repeated without
+    /// Frees a machine. True if it is free or does not exist; false if metal-api still works on it. It is not repeated without
     /// a new look-up, because another Machine may have the server meanwhile.
     pub async fn free(&self, id: &str) -> Result<bool, DriverError> {
         let path = ["v1", "machine", id, "free"];
@@ -76,7 +76,7 @@ impl Api {
         done.map(drop).map_err(|failure| self.error(&failure, &format!("machine.update of {}", server.id)))
     }
 
-    /// The resource at a path. `None` if metal-api says that there is none.
+    /// The resource at a path. `None` if metal-api reports it absent.
     pub async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DriverError> {
         let found = self.rest.find(&RestCall::read("resource_get", Method::GET, path)).await;
         found.map_err(|failure| self.error(&failure, &format!("a look at {}", path.join("/"))))

@@ -17,7 +17,8 @@ const LOCKED: &str = "machine is locked";
 /// Another allocation was faster.
 const TAKEN: &str = "already allocated";
 
-/// An error. The real server sends it as a JSON string that contains this object, its Swagger document says that it is the object.
+/// An error. The real server sends it as a JSON string that contains this object, although its Swagger document has the object
+/// itself.
 #[derive(Deserialize)]
 struct Problem {
     statuscode: u16,
@@ -35,7 +36,7 @@ pub(super) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
     CloudFailure::Named { code, name, message }.with_status(statuscode)
 }
 
-/// The status alone says little: all that is neither absent, in conflict nor broken is 422.
+/// The status alone is ambiguous: all that is neither absent, in conflict nor broken is 422.
 fn code_of(status: u16, message: &str) -> Code {
     let is = |part: &str| message.contains(part);
     if EXHAUSTED.iter().any(|part| is(part)) {
@@ -53,7 +54,7 @@ fn code_of(status: u16, message: &str) -> Code {
     }
 }
 
-/// A name that says what the status means. The pace of calls goes by that of throttling.
+/// The name of a status. The pace of calls depends on that of throttling.
 fn name_of(status: u16, message: &str) -> &'static str {
     match status {
         429 => "Throttled",

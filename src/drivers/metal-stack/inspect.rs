@@ -9,7 +9,7 @@ use mcm_driver::{DriverError, code::Code, inspection::ResourceFinding};
 /// The feature of an image that machines can have; others are for firewalls.
 const MACHINE_IMAGE: &str = "machine";
 
-/// A resource, or `None` if there certainly is none.
+/// A resource, or `None` if it is certainly absent.
 type Found<T> = Result<Option<T>, DriverError>;
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ struct Anything {
 }
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let user: Found<User> = self.api.get(&["v1", "user", "me"]).await;
         let login = match user {
@@ -106,7 +106,7 @@ impl Session {
         })
     }
 
-    /// Whether a machine of the size is free. It may be taken before the class is used.
+    /// Checks that a machine of the size is free. It may be taken before the class is used.
     async fn stock(&self) -> Option<ResourceFinding> {
         const PATH: &str = "providerSpec.size";
         let (partition, size) = (&self.spec.partition, &self.spec.size);

@@ -4,7 +4,7 @@
 //!
 //! Two facts of metal-api shape it. A request of an allocation has no idempotency token, so a Machine has one request at a time, and
 //! after one without an answer no other until it certainly had no effect. And a server that is freed is allocated to others, so a
-//! provider ID alone never says whose it is.
+//! provider ID alone never proves whose it is.
 
 mod calls;
 mod errors;
@@ -68,7 +68,7 @@ struct Patience {
     window: Duration,
     /// An allocation without an answer is carried out by then, or never.
     settles: Duration,
-    /// Between two looks at a machine that is being freed.
+    /// The pause between two reads of a machine that is being freed.
     pause: Duration,
     /// A machine is freed.
     total: Duration,
@@ -124,13 +124,13 @@ impl MetalStack {
         Ok(())
     }
 
-    /// Whether an allocation was freed lately, and metal-api still works on it.
+    /// An allocation was freed lately, and metal-api still works on it.
     fn was_freed(&self, server: &Server) -> bool {
         let since = self.freed.get_or(&server.allocation.uuid, || Err(()));
         since.is_ok_and(|since| since.elapsed() < self.patience.total)
     }
 
-    /// Whether a machine still has the same allocation.
+    /// A machine still has the same allocation.
     async fn is_allocated(&self, session: &Session, machine: &Machine, server: &Server) -> Result<bool, DriverError> {
         let mut known = machine.clone();
         known.spec.provider_id = server.provider_id();
@@ -206,7 +206,7 @@ impl CloudOperations for MetalStack {
         Ok(None)
     }
 
-    /// The cluster tag stays, because metal-stack's cloud controller manager goes by it.
+    /// The cluster tag stays, because metal-stack's cloud controller manager needs it.
     async fn tag(
         &self,
         session: &Session,

@@ -13,7 +13,7 @@ pub(super) const UID_TAG: &str = "machine.sapcloud.io/machine-uid";
 /// Key of the tag with the marker of the owner. Machines of the reference do not have it.
 pub(super) const OWNER_TAG: &str = "machine.sapcloud.io/owner";
 /// Key of the tag of machines that another infrastructure provider has taken over: they are not listed. The cluster tag stays on
-/// them, because the cloud controller manager of metal-stack goes by it.
+/// them, because the cloud controller manager of metal-stack needs it.
 pub(super) const UNLISTED_TAG: &str = "machine.sapcloud.io/unlisted";
 /// Keys of tags that classes cannot set.
 pub(super) const OWN_TAGS: [&str; 3] = [UID_TAG, OWNER_TAG, UNLISTED_TAG];
@@ -24,7 +24,7 @@ pub(super) fn value_of<'a>(tag: &'a str, key: &str) -> Option<&'a str> {
     (own == key).then_some(value)
 }
 
-/// Whether a tag has a key that classes cannot set.
+/// A tag has a key that classes cannot set.
 pub(super) fn is_own(tag: &str) -> bool {
     OWN_TAGS.iter().any(|key| value_of(tag, key).is_some())
 }

@@ -19,7 +19,7 @@ pub(super) struct Order<'a> {
     pub scope: &'a Scope,
     pub wanted: MachineIdentity<'a>,
     pub owner: &'a str,
-    /// It is sent as it is, although the Swagger document asks for Base64.
+    /// It is sent as it is, although the Swagger document requires Base64.
     pub user_data: &'a str,
 }
 

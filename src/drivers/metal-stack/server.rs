@@ -15,7 +15,7 @@ use mcm_driver::{
 /// The role of machines that are not firewalls.
 const MACHINE: &str = "machine";
 
-/// An allocated machine. Fields that metal-api always sends must be there: an answer without them says nothing.
+/// An allocated machine. Fields that metal-api always sends must be there: an answer without them is an error.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Server {
     pub id: String,
@@ -59,12 +59,12 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(val
 }
 
 impl Server {
-    /// Whether it is no firewall. A firewall of the cluster has the same tag.
+    /// It is no firewall. A firewall of the cluster has the same tag.
     pub fn is_machine(&self) -> bool {
         self.allocation.role == MACHINE
     }
 
-    /// Whether another infrastructure provider has taken it over.
+    /// Another infrastructure provider has taken it over.
     pub fn is_unlisted(&self) -> bool {
         self.value_of(UNLISTED_TAG).is_some()
     }

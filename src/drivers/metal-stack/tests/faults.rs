@@ -121,7 +121,7 @@ async fn a_list_with_an_entry_that_cannot_be_read_is_an_error(#[case] field: &st
     assert_eq!(code(world.driver.status(&request).await), Code::Unknown);
 }
 
-/// A proxy that does not know a method answers so, and the controller would take it for a driver that cannot look.
+/// A proxy that lacks a method sends this answer, and the controller would take it for a driver that cannot read VMs.
 #[rstest]
 #[case::of_metal_api(Fault::Error(Reply { status: 501, body: r#"{"statuscode": 501, "message": "no"}"#.to_owned() }))]
 #[case::of_a_proxy(Fault::Status(501))]
