@@ -98,7 +98,7 @@ pub(super) struct Operations {
     zones: LruCache<LookUpKey, Arc<Zone>>,
 }
 
-/// The results of polls in one zone with one account.
+/// The pace of polls in one zone with one account.
 struct Zone {
     /// How many times rarer they are.
     slowness: AtomicU32,

@@ -175,7 +175,7 @@ impl Api {
         found.map_err(|failure| self.error(&failure, &format!("look-up of {}", path.join("/"))))
     }
 
-    /// Sends an object as a dry run: the API server checks it and does not keep it.
+    /// Sends an object that the API server checks and does not keep.
     pub async fn judged(&self, path: &[&str], query: &[(&str, &str)], body: Value) -> Result<Value, DriverError> {
         let call = RestCall::read("object_review", Method::POST, path).query(query).with(body);
         let answer = self.rest.call(&call).await;
