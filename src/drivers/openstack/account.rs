@@ -98,7 +98,7 @@ impl Region {
     }
 }
 
-/// Whether a service refused the token. Wrong credentials are [`Failure::Credentials`], and are not sent twice.
+/// A service refused the token. Wrong credentials are [`Failure::Credentials`], and are not sent twice.
 fn is_refusal(failure: &CloudFailure) -> bool {
     failure.code() == Code::Unauthenticated && !matches!(failure, CloudFailure::Credentials(_))
 }

@@ -37,7 +37,7 @@ impl Additions {
         added
     }
 
-    /// Whether a member may still be added.
+    /// A member may still be added.
     pub fn may_come(&self, key: &String) -> bool {
         self.open.get(key).is_some_and(|since| since.elapsed() < self.settles)
     }

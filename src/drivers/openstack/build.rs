@@ -1,5 +1,6 @@
-//! The steps that build a server: a port and a volume if the class asks for them, then the server. Each step looks for what an
-//! earlier attempt made.
+//! The steps that build a server: a port and a volume if the class has them, then the server. Each step searches for the result
+//! of an
+//! earlier attempt.
 
 use std::time::Duration;
 
@@ -200,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Deletes the ports and the volumes with the name of a Machine that `is_of_machine` selects, once its servers are gone.
+    /// Deletes the ports and the volumes with the name of a Machine that `is_of_machine` selects, once its servers are absent.
     pub async fn delete_parts(
         &self,
         name: &str,
@@ -242,7 +243,7 @@ impl Session {
         until_done(&wait.pace, Instant::now(), wait.may_pause, &what, look).await
     }
 
-    /// Whether the server that has a part exists, and is none of these. It is empty if no server has the part.
+    /// The server that has a part exists, and is not in `servers`. `server` is empty if no server has the part.
     async fn is_of_another(&self, server: &str, servers: &[String]) -> Result<bool, DriverError> {
         let is_deleted = server.is_empty() || servers.iter().any(|one| one == server);
         Ok(!is_deleted && self.region.server(server).await?.is_some())

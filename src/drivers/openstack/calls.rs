@@ -46,7 +46,7 @@ impl Region {
         self.list(Service::Compute, &["servers", "detail"], &query, "servers").await
     }
 
-    /// The server with an ID. `None` if Nova says that there is none.
+    /// The server with an ID. `None` if Nova reports it absent.
     pub async fn server(&self, id: &str) -> Result<Option<Server>, DriverError> {
         let found: Option<Server> = self.one(Service::Compute, &["servers", id], "server").await?;
         Ok(found.filter(Server::exists))
@@ -145,7 +145,7 @@ impl Region {
         self.delete(Service::BlockStorage, &["volumes", id]).await
     }
 
-    /// A pool of Octavia. `None` if Octavia says that there is none.
+    /// A pool of Octavia. `None` if Octavia reports it absent.
     pub async fn pool(&self, id: &str) -> Result<Option<ShownPool>, DriverError> {
         self.one(Service::LoadBalancer, &["lbaas", "pools", id], "pool").await
     }
@@ -211,7 +211,7 @@ impl Region {
         }
     }
 
-    /// A resource, below the name of its kind. `None` if the service says that there is none.
+    /// A resource, below the name of its kind. `None` if the service reports it absent.
     pub async fn one<T: DeserializeOwned>(
         &self,
         service: Service,

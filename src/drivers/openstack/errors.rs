@@ -20,7 +20,7 @@ const EXHAUSTED: [&str; 7] = [
 ];
 /// Kinds of errors of Neutron that mean the same.
 const EXHAUSTED_KINDS: [&str; 2] = ["OverQuota", "IpAddressGenerationFailure"];
-/// The name of refusals because of too many calls, by which their pace goes.
+/// The name of refusals because of too many calls. The pace of calls depends on it.
 const THROTTLED: &str = "TooManyRequests";
 
 /// An error of a service, below the name of its kind.
@@ -76,7 +76,7 @@ fn code_of(status: u16, name: &str, message: &str) -> Code {
     }
 }
 
-/// Whether a text of a service says that something is used up.
+/// The text of a service reports an exhausted resource or quota.
 pub(crate) fn is_exhausted(message: &str) -> bool {
     EXHAUSTED.iter().any(|part| message.contains(part))
 }

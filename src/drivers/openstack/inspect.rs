@@ -38,7 +38,7 @@ struct Absolute {
 }
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let login = match self.region.account.token().await {
             Ok(token) => ResourceFinding::present("Secret", format!("the credentials are those of {}", token.owner())),
@@ -130,7 +130,7 @@ impl Session {
         })
     }
 
-    /// Whether the project may have one more server. It may be used up before the class is.
+    /// Checks that the project may have one more server. The quota may be used up before the first use of the class.
     async fn quota(&self) -> Option<ResourceFinding> {
         let field = path("flavorName");
         let limits: Option<Limits> = match self.region.one(Service::Compute, &["limits"], "limits").await {

@@ -1,4 +1,4 @@
-//! Tokens of Keystone, and the catalogue that comes with them: the endpoints of the other services.
+//! Tokens of Keystone, and the catalogue in the same answer: the endpoints of the other services.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ impl Service {
         }
     }
 
-    /// Its types in catalogues. Of block storage the newest version comes first.
+    /// Its types in catalogues. The newest version of block storage is the first.
     const fn types(self) -> &'static [&'static str] {
         match self {
             Self::Compute => &["compute"],
@@ -77,7 +77,7 @@ pub(crate) struct Token {
     body: Arc<Body>,
 }
 
-/// Everything that the answer says about a token.
+/// The description of a token in the answer.
 #[derive(Deserialize)]
 struct Answered {
     token: Body,
@@ -127,7 +127,8 @@ impl Token {
     /// The URL of a service in a region. `unverified` is the option that switches the verification of its certificate off.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`]: the catalogue has none, or one that is not allowed. Whoever writes a Secret chooses the catalogue.
+    /// [`Code::InvalidArgument`]: the catalogue has no URL of it, or one that is not allowed. Whoever writes a Secret chooses the
+    /// catalogue.
     pub fn endpoint(
         &self,
         service: Service,
@@ -179,8 +180,8 @@ impl TokenSource for Keystone {
 }
 
 impl Keystone {
-    /// Wrong credentials are told from a token that a service does not accept any more. That something is not found here says
-    /// nothing about a server.
+    /// Distinguishes wrong credentials from a token that a service does not accept any more. A 404 of Keystone does not
+    /// prove that a server is absent.
     fn refused(&self, failure: CloudFailure) -> CloudFailure {
         match failure.code() {
             Code::NotFound => CloudFailure::Status(404),

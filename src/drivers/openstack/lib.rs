@@ -3,8 +3,9 @@
 //! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-openstack.md` compares the two.
 //!
 //! Two facts of OpenStack shape it. A request of a server has no idempotency token, so a Machine has one request at a time, and after
-//! one without an answer no other until it certainly had no effect. And Nova answers before it builds: a server that cannot be built
-//! says so later, in its status.
+//! one without an answer no other until it certainly had no effect. And Nova responds before it builds: a server that cannot be
+//! built
+//! has the failure in its status later.
 
 mod account;
 mod additions;
@@ -115,7 +116,7 @@ impl Deletion {
         Self { sent: now, times: self.times + 1, ..self }
     }
 
-    /// Whether it may be requested again.
+    /// It may be requested again.
     fn is_due(&self, first: Duration) -> bool {
         self.sent.elapsed() >= first * (1 << (self.times - 1).min(MOST_DOUBLINGS))
     }
@@ -237,7 +238,7 @@ impl OpenStackServers {
         }
     }
 
-    /// Deletes a server, and waits until it is gone.
+    /// Deletes a server, and waits until it is absent.
     async fn remove(&self, session: &Session, name: &str, wait: Wait, server: &Server) -> Result<(), DriverError> {
         let id = &server.id;
         let known = self.deleted.get(id).filter(|deletion| deletion.since.elapsed() < wait.pace.total);
@@ -381,7 +382,7 @@ impl CloudOperations for OpenStackServers {
         for server in &found {
             self.remove(session, wanted.name, wait, server).await?;
         }
-        // A Machine that was restored has another UID than its server, and an orphan has none.
+        // A Machine that was restored has another UID than its server, and an orphan has no UID.
         let uid = found.first().and_then(CloudVm::machine_uid).unwrap_or(wanted.uid);
         let (of_server, markers) = (MachineIdentity { name: wanted.name, uid }, &session.scope.markers);
         let servers: Vec<String> =

@@ -30,7 +30,7 @@ enum Named {
 }
 
 impl Named {
-    /// The value of the first of two keys, or of the second. The reference reads names only, so a name comes first.
+    /// The value of the first of two keys, or of the second. The reference reads names only, so a name takes precedence.
     fn from_keys(secrets: SecretReader<'_>, [name, id]: [&str; 2]) -> Option<Self> {
         secrets.trimmed(&[name]).map(Self::Name).or_else(|| secrets.trimmed(&[id]).map(Self::Id))
     }

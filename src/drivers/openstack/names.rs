@@ -14,7 +14,7 @@ pub(crate) const UID_KEY: &str = "machine.sapcloud.io-machine-uid";
 /// Key of the metadata with the marker of the owner. Servers of the reference do not have it.
 pub(crate) const OWNER_KEY: &str = "machine.sapcloud.io-owner";
 
-/// Whether classes cannot set metadata with this key.
+/// Classes cannot set metadata with this key.
 pub(crate) fn is_own(key: &str) -> bool {
     [UID_KEY, OWNER_KEY].contains(&key)
 }

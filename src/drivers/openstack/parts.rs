@@ -91,7 +91,7 @@ pub(crate) trait Part {
 
     fn has(&self, markers: &ClassMarkers) -> bool;
 
-    /// Whether it was created for a Machine. The reference marks no UIDs.
+    /// It was created for a Machine. The reference marks no UIDs.
     fn is_of(&self, wanted: MachineIdentity<'_>, markers: &ClassMarkers) -> bool {
         self.name() == wanted.name
             && match self.uid() {
@@ -100,7 +100,7 @@ pub(crate) trait Part {
             }
     }
 
-    /// Whether mcm created it for a Machine.
+    /// It was created by mcm for a Machine.
     fn is_ours(&self, wanted: MachineIdentity<'_>) -> bool {
         !wanted.uid.is_empty() && self.name() == wanted.name && self.uid() == Some(wanted.uid)
     }
@@ -151,7 +151,7 @@ impl Volume {
         since(self.created_at)
     }
 
-    /// Whether it is being filled with the image.
+    /// It is being filled with the image.
     pub fn is_pending(&self) -> bool {
         ["creating", "downloading"].contains(&self.status.as_str())
     }
@@ -160,7 +160,7 @@ impl Volume {
         self.status == "available"
     }
 
-    /// Whether it can never be used.
+    /// It can never be used.
     pub fn is_broken(&self) -> bool {
         self.status.starts_with("error")
     }
@@ -170,12 +170,12 @@ impl Volume {
         self.attachments.iter().find_map(|one| one.server_id.as_deref()).unwrap_or_default()
     }
 
-    /// Whether a server has it, or is about to get or to lose it.
+    /// A server has it, or is about to get or to lose it.
     pub fn is_attached(&self) -> bool {
         ["in-use", "attaching", "detaching", "reserved"].contains(&self.status.as_str())
     }
 
-    /// Whether it is being deleted.
+    /// It is being deleted.
     pub fn is_leaving(&self) -> bool {
         self.status == "deleting"
     }

@@ -1,6 +1,6 @@
 //! Members of Octavia's pools: servers with an address and a port.
 //!
-//! The name of a member has the ID of its server, so it is found when the server is gone. Octavia carries a change out after its
+//! The name of a member has the ID of its server, so it is found without the server. Octavia carries a change out after its
 //! answer, and until then takes no other one of the same load balancer.
 
 use std::{net::IpAddr, sync::OnceLock};
@@ -20,7 +20,7 @@ use super::{
     session::{Kind, Session, id_of},
 };
 
-/// The part of a refusal that says so of a pool or a load balancer.
+/// The part of a refusal because of a busy pool or load balancer.
 const BUSY: &str = "is immutable";
 
 /// The place of a server in a pool.
@@ -70,7 +70,7 @@ impl Seat<'_> {
         member
     }
 
-    /// The next step until the only member of this seat has the address or, without an address, there is none.
+    /// The next step until the only member of this seat has the address or, without an address, the seat has no member.
     fn step<'a>(&self, members: &'a [Member], address: Option<IpAddr>) -> Step<'a> {
         let name = self.name();
         let of_port = || members.iter().filter(|member| member.protocol_port == Some(self.pool.protocol_port));
@@ -134,12 +134,12 @@ impl Session {
         self.settle(&seat, Some(address), wait).await
     }
 
-    /// Ends the membership of the server of a Machine, which may be gone, and waits until Octavia has carried it out.
+    /// Ends the membership of the server of a Machine, which may not exist any more, and waits until Octavia has carried it out.
     pub async fn leave(&self, machine: &Machine, pool: &Pool, wait: Wait) -> Result<(), DriverError> {
         self.settle(&seat_of(machine, pool)?, None, wait).await
     }
 
-    /// The address of a server, from its ports: Nova learns of changes later.
+    /// The address of a server, from its ports: Nova shows changes later.
     async fn address_for(&self, seat: &Seat<'_>) -> Result<IpAddr, DriverError> {
         let (ports, subnet) = (self.region.ports("device_id", seat.server).await?, seat.pool.subnet_id.as_deref());
         let network = match self.spec.networks.first() {

@@ -16,12 +16,12 @@ use super::{
     spec::Scope,
 };
 
-/// Statuses of servers that are gone, of which Nova may keep a record for a while.
+/// Statuses of deleted servers, of which Nova may keep a record for a while.
 const GONE: [&str; 2] = ["DELETED", "SOFT_DELETED"];
 /// Statuses of servers that exist and do not run. One in status ERROR may run all the same.
 const HALTED: [&str; 5] = ["SHUTOFF", "PAUSED", "SUSPENDED", "SHELVED", "SHELVED_OFFLOADED"];
 
-/// A server. Fields that Nova always sends must be there: an answer without them says nothing.
+/// A server. Fields that Nova always sends must be there: an answer without them is an error.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Server {
     pub id: String,
@@ -32,7 +32,7 @@ pub(crate) struct Server {
     created: Timestamp,
     #[serde(rename = "OS-EXT-STS:task_state")]
     task: Option<String>,
-    /// When it ran first. A cloud that hides it says nothing about that.
+    /// The time when it ran first. A cloud may hide it.
     #[serde(rename = "OS-SRV-USG:launched_at", default, deserialize_with = "given")]
     launched: Option<Option<String>>,
     #[serde(rename = "OS-EXT-AZ:availability_zone")]
@@ -70,7 +70,7 @@ pub(crate) enum Stage {
 }
 
 impl Server {
-    /// Whether it exists.
+    /// It exists.
     pub fn exists(&self) -> bool {
         !GONE.contains(&self.status.as_str())
     }
@@ -89,7 +89,7 @@ impl Server {
         (self.status == "ERROR" && self.task.is_none()).then(|| self.fault_text())
     }
 
-    /// Whether it has the markers of a class.
+    /// It has the markers of a class.
     pub fn has(&self, markers: &ClassMarkers) -> bool {
         markers.are_on(self.metadata.keys().map(String::as_str))
     }

@@ -229,7 +229,7 @@ fn pattern(asked: &BTreeSet<String>) -> Option<String> {
     (pattern.len() <= LONGEST_PATTERN).then_some(pattern)
 }
 
-/// A name in a regular expression: databases differ in how they escape, so `.` stands for every other character.
+/// A name in a regular expression: databases differ in how they escape, so `.` replaces every other character.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '.' }).collect()
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 const CSI: &str = "cinder.csi.openstack.org";
 
-/// The ID of a volume of Cinder. The field of the volume plugin within Kubernetes comes before that of the CSI driver.
+/// The ID of a volume of Cinder. The field of the volume plugin within Kubernetes takes precedence over that of the CSI driver.
 pub(crate) fn id_of(spec: &PersistentVolumeSpec) -> Option<String> {
     let csi = || spec.csi.as_ref().filter(|csi| csi.driver == CSI).map(|csi| &csi.volume_handle);
     spec.cinder.as_ref().map(|cinder| &cinder.volume_id).or_else(csi).filter(|id| !id.is_empty()).cloned()

@@ -135,7 +135,7 @@ impl Spec {
         }
     }
 
-    /// Whether ports of servers have to accept the addresses of pods.
+    /// Ports of servers have to accept the addresses of pods.
     pub fn has_pods(&self) -> bool {
         !self.pod_cidrs.is_empty() && self.networks.iter().any(|network| network.has_pods)
     }

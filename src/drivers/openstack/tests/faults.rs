@@ -75,7 +75,7 @@ async fn a_request_that_is_carried_out_after_its_time_out_is_not_made_twice(#[ca
     let error = hasty.create(&request).await.unwrap_err();
     assert_eq!((error.code, world.count()), (Code::DeadlineExceeded, 0));
     let request = with_state(request, error.last_known_state.as_deref());
-    // The next process neither sends another request nor says that there is no server.
+    // The next process neither sends another request nor reports the server absent.
     assert_eq!(code(world.driver.create(&request).await), Code::Unavailable);
     assert_eq!(code(world.driver.status(&request).await), Code::Unavailable);
     assert_eq!(code(world.driver.delete(&request).await), Code::Unavailable);

@@ -224,7 +224,7 @@ async fn a_server_of_the_reference_that_failed_is_reported_and_kept() {
     assert_eq!(world.count(), 0);
 }
 
-/// The reason of a failure is reported by the creation, which the status therefore asks for.
+/// The reason of a failure is reported by the creation, which the status therefore requests.
 #[tokio::test]
 async fn a_failure_after_a_pause_is_reported() {
     let world = World::new().await;

@@ -116,7 +116,7 @@ async fn the_parts_of_a_server_of_another_cluster_are_left_alone() {
     assert_eq!(world.counts(), (1, 1, 1));
 }
 
-/// An orphan has a name and an ID, and its server has the UID of a Machine that is gone.
+/// An orphan has a name and an ID, and its server has the UID of a deleted Machine.
 #[tokio::test]
 async fn the_parts_of_an_orphan_go_with_it_and_no_others() {
     let world = World::new().await;
@@ -172,7 +172,7 @@ async fn a_volume_that_fails_is_deleted_and_made_anew() {
     assert_eq!(world.counts(), (1, 1, 1));
 }
 
-/// In Gardener's driver a volume that is gone counts as available.
+/// In Gardener's driver an absent volume counts as available.
 #[tokio::test]
 async fn a_volume_that_vanishes_is_not_used() {
     let world = World::new().await;

@@ -174,7 +174,7 @@ async fn a_registration_sends_this_and_nothing_else() {
     assert_eq!(recorded(&place.world), [shown.clone(), list.clone(), removed, shown, list]);
 }
 
-/// Each call ends at once: the next one sees what became of the change.
+/// Each call ends at once: the next one reads the result of the change.
 #[tokio::test]
 async fn a_change_counts_once_octavia_has_carried_it_out() {
     let place = Place::new().await;
@@ -275,7 +275,7 @@ async fn a_member_that_octavia_could_not_remove_is_shown_and_removed_again() {
     assert_eq!(place.members(), [""; 0]);
 }
 
-/// The server is gone, and with it its ports: the name of the member has its ID.
+/// The server and its ports were deleted: the name of the member has its ID.
 #[tokio::test]
 async fn a_member_leaves_by_the_id_of_its_server() {
     let mut place = Place::new().await;

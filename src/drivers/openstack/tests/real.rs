@@ -228,7 +228,7 @@ async fn servers_are_members_of_a_pool(services: &Services, driver: &CloudDriver
     };
     join_all(all.iter().map(moved)).await;
     assert_eq!(members().await, all.len());
-    // Also a member whose server is gone leaves.
+    // A member without its server is removed as well.
     let gone = async |known: &MachineRequest| {
         let known = MachineRequest { may_pause: false, ..known.clone() };
         driver.delete(&known).await.unwrap();
