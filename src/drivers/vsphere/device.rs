@@ -27,7 +27,7 @@ const AFTER_CAPACITY: [&str; 4] = ["shares", "storageIOAllocation", "diskObjectI
 const KB: i64 = 1 << 10;
 const GB: i64 = 1 << 30;
 
-/// Connects the first network card to another network; adds one if there is none.
+/// Connects the first network card to another network; adds a card to a VM without cards.
 pub(crate) fn nic_change(devices: Node<'_, '_>, backing: &Xml) -> Xml {
     match first(devices, &NICS) {
         Some((nic, kind)) => change("edit", &kind, &echo(nic, &[("backing", backing.clone())], &AFTER_BACKING)),

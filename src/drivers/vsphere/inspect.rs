@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub(crate) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let login = match self.api.soap.managers().await {
             // Everything else would fail for the same reason.
@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// Whether a VM could be made of all objects: the disk fits, and the customization is there.
+    /// Checks that a VM could be made of all objects: the disk fits, and the customization is there.
     async fn use_of_all(&self) -> Option<ResourceFinding> {
         let error = self.target().await.err()?;
         // Absent objects are reported by their fields.

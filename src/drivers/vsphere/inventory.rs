@@ -59,7 +59,7 @@ impl Api {
     /// The path of the datacenter that a class names by its path, its name or a pattern, or of the only one.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`]: there is none, or there are several.
+    /// [`Code::InvalidArgument`]: no datacenter fits, or several do.
     pub(crate) async fn datacenter(&self, given: &str) -> Result<String, DriverError> {
         let path = plain(given);
         if is_exact(path) && self.object_at(path).await?.is_some_and(|found| DATACENTER.is(&found)) {
@@ -104,7 +104,7 @@ impl Api {
     /// The only object that a class names.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`]: there is none, or there are several.
+    /// [`Code::InvalidArgument`]: no object fits, or several do.
     pub(crate) async fn find(&self, datacenter: &str, kind: Kind, text: &str) -> Result<Ref, DriverError> {
         let field = kind.field;
         let mut found = self.find_all(datacenter, kind, text).await?;
@@ -210,7 +210,7 @@ fn plain(datacenter: &str) -> &str {
     datacenter.trim_matches('/').trim_start_matches("./")
 }
 
-/// Whether a text may be the path of one object.
+/// The text may be the path of one object.
 fn is_exact(text: &str) -> bool {
     !text.is_empty() && !has_glob(text)
 }
@@ -219,7 +219,7 @@ fn has_glob(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Whether a pattern fits a path; one without `/` fits the last part of it.
+/// The pattern fits the path; a pattern without `/` fits the last part of it.
 fn fits(pattern: &str, path: &str) -> bool {
     if !pattern.contains('/') {
         return part_fits(pattern, path.rsplit('/').next().unwrap_or_default());
@@ -231,7 +231,7 @@ fn fits(pattern: &str, path: &str) -> bool {
 /// Matches `*` with any characters, and `?` with one.
 fn part_fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Whether the pattern so far fits each beginning of the text.
+    // True at each length of a beginning of the text that the pattern so far fits.
     let mut fitting = vec![false; text.len() + 1];
     fitting[0] = true;
     for c in pattern {

@@ -183,7 +183,7 @@ impl VsphereVms {
         })
     }
 
-    /// Looks for the VM of a Machine, and begins to clone one if there is none.
+    /// Finds the VM of a Machine, or begins to clone one.
     async fn begin(&self, session: &Session, request: &MachineRequest) -> Result<Made, DriverError> {
         let prepared = Arc::new(OnceLock::<(Arc<Target>, Placement)>::new());
         let look = {

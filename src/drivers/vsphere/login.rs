@@ -18,7 +18,7 @@ pub(crate) struct Login {
     pub url: Url,
     pub user: String,
     password: String,
-    /// Whether the certificate of the host is not verified.
+    /// The certificate of the host is not verified.
     is_insecure: bool,
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn uid_field(uid: &str) -> BTreeMap<String, String> {
     [(UID_FIELD.to_owned(), uid.to_owned())].into()
 }
 
-/// Whether virtual hardware of a version has to be upgraded.
+/// Virtual hardware of this version has to be upgraded.
 pub(crate) fn is_older(version: &str) -> bool {
     let number = |text: &str| text.strip_prefix("vmx-").and_then(|number| number.parse::<u32>().ok());
     number(version).is_none_or(|version| number(HARDWARE).is_some_and(|least| version < least))

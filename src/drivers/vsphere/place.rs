@@ -59,7 +59,7 @@ pub(crate) enum Storage {
 }
 
 impl Target {
-    /// Looks for all objects.
+    /// Finds all objects.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`]: one is absent, or not of use.

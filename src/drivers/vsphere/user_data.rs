@@ -1,4 +1,5 @@
-//! The user data in the form that the operating system of a template reads: as vApp properties or, where the template has none, as
+//! The user data in the form that the operating system of a template reads: as vApp properties or, for a template without them,
+//! as
 //! guest information.
 
 use std::collections::BTreeMap;

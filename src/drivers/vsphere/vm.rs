@@ -145,14 +145,14 @@ impl VirtualMachine {
         }
     }
 
-    /// Whether it was made and nothing else was done with it: it is off, and has no markers and no custom fields.
+    /// It was made and nothing else was done with it: it is off, and has no markers and no custom fields.
     pub(crate) fn is_untouched(&self) -> bool {
         let has_fields = self.fields.values().any(|value| !value.is_empty());
         let has_markers = self.has_markers_of_another || !self.extra.is_empty() || has_fields;
         self.is_off() && !self.is_template && !has_markers
     }
 
-    /// Whether its custom fields are those of a VM of which it is a copy.
+    /// Its custom fields are those of a VM of which it is a copy.
     pub(crate) fn is_copy(&self) -> bool {
         self.marked_id().is_some_and(|id| id.rsplit('/').next() != Some(&self.uuid))
     }
@@ -162,14 +162,14 @@ impl VirtualMachine {
         self.field(ID_FIELD).filter(|id| id.starts_with(IDS.prefix))
     }
 
-    /// Whether mcm may have to finish it, which its extra configuration shows: the UID is the last custom field of a VM. A VM of the
+    /// It may be unfinished, which its extra configuration shows: the UID is the last custom field of a VM. A VM of the
     /// reference has neither, but runs.
     pub(crate) fn may_be_unfinished(&self) -> bool {
         let is_begun = !self.is_on() || self.field(OWNER_FIELD).is_some();
         !self.is_template && self.field(UID_FIELD).is_none() && is_begun
     }
 
-    /// Whether mcm made it for a Machine, and has not finished it.
+    /// It was made by mcm for a Machine, and is not finished.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.field(UID_FIELD).is_none() && self.extra.contains_key(extra::UID)
     }
@@ -178,7 +178,7 @@ impl VirtualMachine {
         self.power == POWERED_ON
     }
 
-    /// Whether it is certainly off: a suspended VM is not.
+    /// It is certainly off: a suspended VM is not.
     pub(crate) fn is_off(&self) -> bool {
         self.power == POWERED_OFF
     }
@@ -192,12 +192,12 @@ impl VirtualMachine {
         !self.addresses.is_empty()
     }
 
-    /// Whether another infrastructure provider has taken it over.
+    /// Another infrastructure provider has taken it over.
     pub(crate) fn is_unlisted(&self) -> bool {
         self.field(UNLISTED_FIELD).is_some()
     }
 
-    /// Whether a custom field has this value.
+    /// The custom field has this value.
     pub(crate) fn has(&self, field: &str, value: &str) -> bool {
         self.fields.get(field).map_or("", String::as_str) == value
     }
@@ -288,7 +288,7 @@ impl CloudVm for VirtualMachine {
     }
 }
 
-/// Whether a VM that vCenter cannot describe has the markers of a class.
+/// A VM that vCenter cannot describe has the markers of a class.
 pub(crate) fn has_markers(values: &BTreeMap<i64, String>, names: &BTreeMap<i64, String>, scope: &Scope) -> bool {
     let named = |(key, value): (&i64, &String)| Some((names.get(key)?.clone(), value.clone()));
     let fields: BTreeMap<String, String> = values.iter().filter_map(named).collect();

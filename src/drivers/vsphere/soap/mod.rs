@@ -1,4 +1,4 @@
-//! The SOAP of vSphere: envelopes are written, answers are read, and a session is kept for each login.
+//! The SOAP of vSphere: envelopes are written, responses are read, and a session is kept for each login.
 
 mod client;
 mod read;

@@ -1,4 +1,4 @@
-//! Reads answers. An answer has limits of its size and of its elements, which take much more memory than their text.
+//! Reads responses. An answer has limits of its size and of its elements, which take much more memory than their text.
 
 use mcm_driver::cloud::CloudFailure;
 use roxmltree::{Document, Node, ParsingOptions};

@@ -56,7 +56,7 @@ pub(crate) struct Spec {
     pub cpus: Option<i32>,
     /// In MB; `None` as the template.
     pub memory: Option<i32>,
-    /// Whether all memory is reserved; `None` as the template.
+    /// All memory is reserved; `None` as in the template.
     pub reserves_memory: Option<bool>,
     /// Size of the system disk in GB; `None` as the template.
     pub disk: Option<i32>,

@@ -124,7 +124,7 @@ async fn the_last_part_of_a_provider_id_counts(#[case] prefix: &str, #[case] is_
     }
 }
 
-/// The reference then looks by the path of the name, and deletes that VM.
+/// The reference then finds a VM by the path of the name, and deletes it.
 #[rstest]
 #[case("vsphere://eu/../..")]
 #[case("vsphere://eu/a b")]
@@ -151,7 +151,7 @@ async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
     assert_eq!(world.count(), 0);
 }
 
-/// With an empty datacenter, the reference looks at a path that no VM has.
+/// With an empty datacenter, the reference reads a path that no VM has.
 #[tokio::test]
 async fn the_only_datacenter_needs_no_name() {
     let world = World::new().await;

@@ -25,7 +25,7 @@ async fn a_plain_class_makes_these_calls_and_no_others() {
     let expected: Vec<&str> = [
         "RetrieveServiceContent",
         "Login",
-        // Whether there is a VM.
+        // The search for the VM.
         "FindByInventoryPath",
         "FindChild",
         // Folder, template, network, pool and datastore.
