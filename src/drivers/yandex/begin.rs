@@ -1,4 +1,4 @@
-//! The begin of a creation: a look for the instance of a Machine, and a request if there is none.
+//! The begin of a creation: a search for the instance of a Machine, and a request if it is absent.
 
 use std::sync::Arc;
 

@@ -121,7 +121,7 @@ impl Api {
         }
     }
 
-    /// The instance with an ID. `None` if the cloud has none.
+    /// The instance with an ID. `None` if the cloud reports it absent.
     pub(crate) async fn instance(&self, id: &str) -> Result<Option<Instance>, DriverError> {
         let [compute, version, instances] = INSTANCES;
         self.get(&self.services.compute, "instance_get", &[compute, version, instances, id]).await
@@ -133,7 +133,7 @@ impl Api {
         self.services.compute.call(&call.header("idempotency-key", key)).await
     }
 
-    /// Begins the deletion of an instance. `None` if the cloud has none.
+    /// Begins the deletion of an instance. `None` if the cloud reports it absent.
     pub(crate) async fn delete(&self, id: &str) -> Result<Option<Operation>, DriverError> {
         let [compute, version, instances] = INSTANCES;
         let path = [compute, version, instances, id];
@@ -152,12 +152,12 @@ impl Api {
         begun.map_err(|failure| self.error(&failure, &format!("update of instance {}", instance.id)))
     }
 
-    /// An operation as it is now. `None` if the cloud has none.
+    /// An operation as it is now. `None` if the cloud reports it absent.
     pub(crate) async fn operation(&self, id: &str) -> Result<Option<Operation>, DriverError> {
         self.get(&self.services.operation, "operation_get", &["operations", id]).await
     }
 
-    /// The resource at a path. `None` if the cloud has none.
+    /// The resource at a path. `None` if the cloud reports it absent.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         rest: &RestClient,

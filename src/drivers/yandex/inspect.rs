@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{session::Session, spec::Interface};
 
-/// A resource, or `None` if there certainly is none.
+/// A resource, or `None` if it is certainly absent.
 type Found<T> = Result<Option<T>, DriverError>;
 
 #[derive(Deserialize)]
@@ -50,7 +50,7 @@ struct Subnet {
 }
 
 impl Session {
-    /// Looks for everything that the class needs.
+    /// Checks everything that the class needs.
     pub(crate) async fn inspect(&self, user_data: Option<DriverError>) -> Vec<ResourceFinding> {
         let folder = match self.folder().await {
             // Everything else would fail for the same reason.

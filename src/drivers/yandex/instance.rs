@@ -54,7 +54,7 @@ struct Nat {
 }
 
 impl Instance {
-    /// Whether the cloud still looks for a host, and may not find one.
+    /// The cloud still searches for a host, and may not find one.
     pub(crate) fn is_provisioning(&self) -> bool {
         self.status == "PROVISIONING"
     }

@@ -21,7 +21,7 @@ pub(crate) const USER_DATA: &str = "user-data";
 /// Longest name of an instance, and longest key and value of a label.
 const LONGEST: usize = 63;
 
-/// Whether an instance can have this name: a letter first, then lower-case letters, digits and hyphens, no hyphen last.
+/// An instance can have this name: a letter first, then lower-case letters, digits and hyphens, no hyphen last.
 pub(crate) fn is_instance_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     name.len() <= LONGEST
@@ -30,12 +30,12 @@ pub(crate) fn is_instance_name(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-/// Whether a label can have this key.
+/// A label can have this key.
 pub(crate) fn is_label_key(key: &str) -> bool {
     is_label_value(key) && key.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
-/// Whether a label can have this value.
+/// A label can have this value.
 pub(crate) fn is_label_value(value: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./\\@".contains(&byte);
     value.len() <= LONGEST && value.bytes().all(is_allowed)

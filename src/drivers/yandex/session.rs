@@ -80,7 +80,7 @@ impl CloudSession for Session {
 }
 
 /// The ID of the instance in the provider ID of a Machine, if it has one. The cloud controller manager writes IDs without a zone on
-/// Nodes: a Machine with such an ID would not have the ID of its VM in a list, which then looks like an orphan.
+/// Nodes: a Machine with such an ID would not have the ID of its VM in a list, and the VM would be taken for an orphan.
 pub(crate) fn id_of(machine: &Machine) -> Result<Option<&str>, DriverError> {
     let id = machine.spec.provider_id.as_str();
     if id.is_empty() {

@@ -127,7 +127,7 @@ impl Work {
         ended.map_err(|error| for_call(error, request))
     }
 
-    /// Whether an earlier call began the deletion of an instance.
+    /// An earlier call began the deletion of an instance.
     pub(crate) fn is_deleting(&self, id: &str) -> bool {
         self.deleting.get(&id.to_owned()).is_some()
     }

@@ -48,7 +48,7 @@ const MARKED: &str = "1";
 pub(crate) struct Spec {
     /// Labels of VMs with the markers, without labels that only mcm sets.
     pub labels: BTreeMap<String, String>,
-    /// `None`: the class has none.
+    /// `None`: the class lacks them.
     pub markers: Option<ClassMarkers>,
     /// Without the user data.
     pub metadata: BTreeMap<String, String>,
@@ -97,7 +97,7 @@ pub(crate) struct Scope {
 
 impl Spec {
     /// Reads the `providerSpec` of a class and reports its problems. The markers may also be labels of the MachineClass, where the
-    /// reference looks for them.
+    /// reference reads them.
     pub(crate) fn read(class: &MachineClass, problems: &mut ClassProblems) -> Self {
         let value = &class.provider_spec;
         if value.is_null() {
@@ -219,7 +219,7 @@ fn warn_of_addresses(interfaces: &[Interface], problems: &mut ClassProblems) {
     }
 }
 
-/// Whether the list of interfaces itself is empty, and not only without a valid entry.
+/// The list of interfaces itself is empty, and not only without a valid entry.
 fn is_empty_list(spec: &Value) -> bool {
     let fields = spec.as_object().into_iter().flatten();
     let mut interfaces = fields.filter(|(key, _)| key.eq_ignore_ascii_case("networkInterfaceSpecs"));
