@@ -623,8 +623,7 @@ fn id_of(machine: &Machine) -> Result<&str, DriverError> {
 }
 
 /// The private addresses of the VM of a Machine, which may not exist any more: those of IPv4 if there are any. A network plugin
-/// gives a VM more
-/// of them after its registration.
+/// gives a VM more of them after its registration.
 fn private_addresses(machine: &Machine) -> Result<Vec<&str>, DriverError> {
     let all = machine.status.iter().flat_map(|status| &status.addresses);
     let private: Vec<&str> =
