@@ -3,8 +3,7 @@
 //! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-azure.md` compares the two.
 //!
 //! Azure identifies each resource by its name, which is that of the Machine, so a repeated request cannot make a second VM. It
-//! would change
-//! the first one, or that of another Machine: each creation begins with a read.
+//! would change the first one, or that of another Machine: each creation begins with a read.
 
 mod calls;
 mod clouds;

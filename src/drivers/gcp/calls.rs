@@ -80,7 +80,7 @@ impl From<model::OperationList> for Page<Operation> {
     }
 }
 
-/// The treatment of a call whose outcome is not known.
+/// Permits or forbids the repetition of a call whose outcome is not known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
     Yes,

@@ -44,8 +44,8 @@ impl Instance {
         })
     }
 
-    /// Its creation may still fail, for want of resources. In any other state it exists, also when it is stopped:
-    /// its state does not show a deletion.
+    /// Its creation may still fail, for want of resources. In any other state it exists, also when it is stopped: its state does
+    /// not show a deletion.
     pub(super) fn is_provisioning(&self) -> bool {
         self.status == "PROVISIONING"
     }

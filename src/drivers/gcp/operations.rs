@@ -34,8 +34,7 @@ pub(super) const PACE: PollTiming =
     PollTiming { first: Duration::from_secs(1), longest: Duration::from_secs(5), total: Duration::from_secs(300) };
 
 /// The pause before the next poll of an operation that runs for `running`, `now` after the first tick: up to the next tick, of
-/// which
-/// there is one in each shortest pause, so that polls can be shared.
+/// which there is one in each shortest pause, so that polls can be shared.
 fn pause_to_tick(pace: &PollTiming, running: Duration, now: Duration, slowness: u32) -> Duration {
     let due = now + pace.pause(running) * slowness;
     let tick = pace.first.as_nanos().max(1);

@@ -26,7 +26,7 @@ pub(crate) struct VirtualMachine {
     status: Status,
 }
 
-/// The setting that KubeVirt keeps a VM running. Gardener's driver sets `running`.
+/// The settings by which KubeVirt keeps a VM running. Gardener's driver sets `running`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Spec {

@@ -1,6 +1,5 @@
 //! The steps that build a server: a port and a volume if the class has them, then the server. Each step searches for the result
-//! of an
-//! earlier attempt.
+//! of an earlier attempt.
 
 use std::time::Duration;
 

@@ -4,8 +4,7 @@
 //!
 //! Two facts of OpenStack shape it. A request of a server has no idempotency token, so a Machine has one request at a time, and after
 //! one without an answer no other until it certainly had no effect. And Nova responds before it builds: a server that cannot be
-//! built
-//! has the failure in its status later.
+//! built has the failure in its status later.
 
 mod account;
 mod additions;

@@ -231,7 +231,7 @@ fn fits(pattern: &str, path: &str) -> bool {
 /// Matches `*` with any characters, and `?` with one.
 fn part_fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // True at each length of a beginning of the text that the pattern so far fits.
+    // `fitting[n]`: the pattern so far fits the first `n` characters of the text.
     let mut fitting = vec![false; text.len() + 1];
     fitting[0] = true;
     for c in pattern {

@@ -1,6 +1,5 @@
 //! The user data in the form that the operating system of a template reads: as vApp properties or, for a template without them,
-//! as
-//! guest information.
+//! as guest information.
 
 use std::collections::BTreeMap;
 
