@@ -24,7 +24,7 @@ fn assets() -> PathBuf {
     String::from_utf8(found.stdout).unwrap().trim().into()
 }
 
-/// A demo whose temporary files are in a folder that the test looks into.
+/// A demo whose temporary files are in a folder of the test.
 fn demo(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcm"));
     command.arg("demo").args(arguments).env("TMPDIR", folder).env("CI", "true").current_dir(folder);

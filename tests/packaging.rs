@@ -29,7 +29,7 @@ mod steps;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Compares a generated file, relative to the root, with the one on disk; `UPDATE_DOCS=1` writes it.
+/// Compares a generated file, relative to the root, with the file on disk; `UPDATE_DOCS=1` writes it.
 fn generated(path: &str, text: &str) {
     let file = Path::new(ROOT).join(path);
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -73,7 +73,7 @@ fn only<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     found[0]
 }
 
-/// K2, K3: the files that clusterctl looks for in the folder of a version.
+/// K2, K3: the files that clusterctl needs in the folder of a version.
 #[test]
 fn a_release_has_components_metadata_and_templates() {
     let (base, output) = release(&["v0.2.7", "registry.example/mcm:v0.2.7"]);

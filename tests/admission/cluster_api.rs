@@ -122,7 +122,7 @@ const FINALIZER: &str = "mcmmachine.infrastructure.cluster.x-k8s.io";
 const POOL_FINALIZER: &str = "mcmmachinepool.infrastructure.cluster.x-k8s.io";
 const NATIVE_FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 
-/// Metadata of a native object that one of the provider controls.
+/// Metadata of a native object whose controller is an object of the provider.
 fn controlled_by(kind: &str) -> Value {
     let api_version = "infrastructure.cluster.x-k8s.io/v1beta2";
     let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": true });

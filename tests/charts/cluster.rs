@@ -113,7 +113,7 @@ impl Cluster {
         self.run("kubectl", words, input).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
     }
 
-    /// The API server accepts the objects, and knows all their fields. Nothing is stored.
+    /// The API server accepts the objects and all their fields. Nothing is stored.
     pub fn accepts(&self, manifest: &str) {
         let words = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts"];
         self.kubectl(&[&words[..], &["-f", "-"]].concat(), manifest);

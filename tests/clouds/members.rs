@@ -26,7 +26,7 @@ use crate::{
 /// Longer than a manager takes to follow another one that was killed, and than a VM takes to be created.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// What was seen at all events of MCMMachines.
+/// The record of all events of MCMMachines.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub events: usize,
@@ -94,7 +94,7 @@ async fn follow(
     }
 }
 
-/// What is wrong now, and the number of members.
+/// The present faults, and the number of members.
 async fn look(
     machines: &Api<MCMMachine>,
     known: &BTreeMap<String, MCMMachine>,

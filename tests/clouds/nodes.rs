@@ -24,7 +24,7 @@ const BOOT: Duration = Duration::from_millis(1500);
 /// Period of heartbeats, so that the node controller does not mark Nodes.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Nodes of all VMs of a cluster, until it is dropped. A VM that stops has a Node that is not ready; one that ended has none.
+/// Nodes of all VMs of a cluster, until it is dropped. A VM that stops has a Node that is not ready; one that ended has no Node.
 pub struct Nodes(JoinHandle<()>);
 
 impl Nodes {

@@ -64,7 +64,7 @@ impl Pool {
         Self { _nodes: Some(nodes), ..self }
     }
 
-    /// The same beside a pool in another namespace, which looks after the Nodes of both.
+    /// The same beside a pool in another namespace, which keeps the Nodes of both.
     pub async fn beside(cloud: Arc<dyn Simulation>, flags: &[&str]) -> Self {
         Self::prepare(&*cloud, CLUSTER).await.run(flags).await
     }

@@ -17,13 +17,13 @@ pub struct Vm {
     pub is_running: bool,
     /// The cluster in its tags.
     pub cluster: String,
-    /// Whether mcm created it: it has the UID of its machine.
+    /// It was created by mcm: it has the UID of its machine.
     pub has_uid: bool,
-    /// The marker of its owner; empty if it has none.
+    /// The marker of its owner; empty without an owner.
     pub owner: String,
 }
 
-/// What the demo changes in the samples of `templates`, so that they fit a simulation.
+/// Changes of the samples of `templates` by the demo, so that they fit a simulation.
 pub struct Demo {
     /// Fields of `providerSpec`. `null` removes one.
     pub spec: Value,

@@ -68,7 +68,7 @@ async fn collectors_of_two_namespaces(name: &str, cloud: Arc<dyn Simulation>) {
     }
     let pools = [Pool::prepare(&*cloud, CLUSTER).await, Pool::prepare(&*cloud, CLUSTER).await];
     for pool in &pools {
-        // Each sees the class of the other, also while the other has no VM.
+        // Each lists the class of the other, also while the other has no VM.
         pool.may_list_all_classes().await;
     }
     let [first, second] = pools;

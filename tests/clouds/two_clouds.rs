@@ -98,7 +98,7 @@ fn stuck(replicas: u32) -> Value {
     deployment
 }
 
-/// A server that takes every request and answers none.
+/// A server that accepts every request and never responds.
 struct Hole {
     address: std::net::SocketAddr,
     open: Arc<AtomicUsize>,

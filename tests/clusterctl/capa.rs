@@ -26,7 +26,7 @@ const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clusterctl/cap
 const KEY: &str = "default";
 const PROFILES: [&str; 2] =
     ["control-plane.cluster-api-provider-aws.sigs.k8s.io", "nodes.cluster-api-provider-aws.sigs.k8s.io"];
-/// The migration to mcm, with answers to the questions that a stock template leaves open.
+/// The migration to mcm, with values for the settings that a stock template leaves open.
 const TO_MCM: [&str; 10] = [
     "--from",
     "other",

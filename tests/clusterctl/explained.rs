@@ -27,7 +27,7 @@ impl Scene {
         (output.status.code().unwrap(), serde_json::from_str(&text).unwrap())
     }
 
-    /// Asks until the first wait of an object has a text; the exit code and the answer.
+    /// Repeats the command until the first wait of an object has a text; the exit code and the answer.
     async fn until_it_waits_for(&self, object: &str, text: &str) -> (i32, Value) {
         self.until(&format!("{object} to wait for {text}"), async || {
             let (code, document) = self.read(&["why", object]).await;

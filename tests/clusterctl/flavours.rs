@@ -50,7 +50,7 @@ pub trait StandIn: Send + Sync + 'static {
 
     fn zone(&self) -> String;
 
-    /// Variables of the flavours without a default, and those that the stand-in has another value for.
+    /// Variables of the flavours without a default, and variables whose value differs for the stand-in.
     fn variables(&self) -> Vec<(&'static str, String)>;
 
     /// The user data of the VM of a machine, where cloud-init reads them.

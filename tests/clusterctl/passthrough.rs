@@ -14,7 +14,7 @@ use crate::{
 
 const WORKERS: usize = 1;
 
-/// Whether kubeadm on the VM reaches an API server at the address of the load balancer.
+/// kubeadm on the VM reaches an API server at the address of the load balancer.
 fn reaches_api_server(members: &BTreeSet<String>, joining: &Joining<'_>) -> bool {
     let is_control_plane = |machine: &str| machine.contains("-control-plane-");
     let serving: BTreeSet<&str> = joining

@@ -1,4 +1,4 @@
-//! The cloud answers with errors, for a time, to everything; or its lists are broken.
+//! The cloud returns errors, for a time, to everything; or its lists are broken.
 
 use std::{
     sync::Arc,
@@ -121,7 +121,7 @@ async fn set(stage: &Stage, trouble: Trouble, lists: &Mutex<Lists>) {
 
 type Shared = (String, reqwest::Client, Arc<Mutex<Lists>>);
 
-/// Answers the address of a proxy in front of the cloud.
+/// Returns the address of a proxy in front of the cloud.
 async fn between(cloud: String, lists: Arc<Mutex<Lists>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

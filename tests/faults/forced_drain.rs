@@ -23,7 +23,7 @@ const TOLERANCE: f64 = 1.0;
 /// Delays of each call to the target API server, in milliseconds.
 const DELAYS: [u64; 4] = [0, 200, 1000, 2000];
 
-/// Pods whose budget allows no eviction, on machines with a drain timeout, behind a door with a delay. The door says when
+/// Pods whose budget allows no eviction, on machines with a drain timeout, behind a door with a delay. The door records when
 /// the deletion of a pod was requested.
 #[tokio::test]
 async fn a_drain_is_forced_at_its_deadline_although_the_api_server_is_slow() {

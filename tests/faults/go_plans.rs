@@ -1,4 +1,4 @@
-//! The Go programs carry changes out as `mcm plan` says.
+//! The Go programs carry changes out as `mcm plan` predicts.
 
 use std::{cell::Cell, path::Path, time::Duration};
 

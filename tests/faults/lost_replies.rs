@@ -1,4 +1,4 @@
-//! The cloud executes calls, and its answers are lost.
+//! The cloud executes calls, and its responses are lost.
 
 use serde_json::json;
 

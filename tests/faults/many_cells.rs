@@ -215,7 +215,7 @@ impl Cell {
         deployments.patch(POOL, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Whether so many machines of a class run, and no other.
+    /// So many machines of a class run, and no other.
     async fn serves(&self, world: &World, machines: usize, class: &str) -> bool {
         let api: Api<Machine> = Api::namespaced(world.client.clone(), &self.namespace);
         let mut all = api.list(&ListParams::default()).await.unwrap().items;

@@ -1,5 +1,5 @@
 //! Writes down what happens to each Machine and to each VM, from the watch of the Machines and from the cloud's own
-//! journal, and judges it in the end.
+//! journal, and checks the record in the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -96,7 +96,7 @@ impl Recorder {
         self.now().vms.values().filter(|vm| !vm.token.is_empty()).count()
     }
 
-    /// Judges all that happened: no VM is leaked, doubled, lost or deleted without a reason. `ever`: how many Machines
+    /// Checks all that happened: no VM is leaked, doubled, lost or deleted without a reason. `ever`: how many Machines
     /// and VMs there must have been, if that is known.
     pub async fn judge(&self, run: &Run, world: &World, ever: Option<usize>) {
         self.caught_up(world).await;

@@ -116,7 +116,7 @@ impl Drop for Markers {
     }
 }
 
-/// All objects of a kind, as text. A cluster without the kind has none.
+/// All objects of a kind, as text; empty for a cluster without the kind.
 async fn all<K>(client: &Client) -> String
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,

@@ -131,7 +131,7 @@ impl Stage {
         self.until(&what, |scene| scene.settled(count, class) && scene.complete("pool", all)).await
     }
 
-    /// Waits until the scene is as it should be, and tells from time to time how it is.
+    /// Waits until the scene is as it should be, and prints its state from time to time.
     pub async fn until(&self, what: &str, is_so: impl Fn(&Scene) -> bool) -> Duration {
         self.run.say(format!("waits for {what}"));
         let start = Instant::now();
@@ -166,7 +166,7 @@ impl Stage {
         self.world.cloud.control(json!({"faults": [{"operation": "*", "rate": rate, "code": code}]})).await;
     }
 
-    /// The end of every run: judges the recorded events, and checks that no secret was printed.
+    /// The end of every run: checks the recorded events, and that no secret was printed.
     pub async fn close(self, ever: Option<usize>, managers: &[&Manager]) {
         self.judge(ever, managers).await;
         // The logs are still there.
@@ -174,7 +174,7 @@ impl Stage {
         self.end().finish();
     }
 
-    /// Judges the recorded events, and checks that no secret was printed.
+    /// Checks the recorded events, and that no secret was printed.
     pub async fn judge(&self, ever: Option<usize>, managers: &[&Manager]) {
         self.recorder.judge(&self.run, &self.world, ever).await;
         let places = self.markers.found(&self.world, managers).await;

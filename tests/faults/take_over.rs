@@ -37,12 +37,12 @@ enum Who {
 const ALL: [Who; 5] = [Who::Ours, Who::OursInHalves, Who::Go, Who::GoSets, Who::GoMachines];
 
 impl Who {
-    /// Whether the Go programs have the role of sets, and that of machines.
+    /// The roles of the Go programs: that of sets, and that of machines.
     fn go_roles(self) -> [bool; 2] {
         [matches!(self, Self::Go | Self::GoSets), matches!(self, Self::Go | Self::GoMachines)]
     }
 
-    /// Whether a role passes from ours to the Go programs.
+    /// A role passes from ours to the Go programs.
     fn hands_to_go(self, next: Self) -> bool {
         self.go_roles().into_iter().zip(next.go_roles()).any(|(before, after)| !before && after)
     }

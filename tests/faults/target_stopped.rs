@@ -32,7 +32,7 @@ async fn nothing_is_deleted_while_the_target_is_away() {
     stage.world.may_be_refused = true;
     let mut flags = vec!["--machine-creation-timeout=30s", "--machine-health-timeout=20s"];
     if outage < TOLD_WITHIN {
-        // Otherwise it is over before the first probe tells of it.
+        // Otherwise it is over before the first probe reports it.
         let probes =
             ["--machine-safety-apiserver-statuscheck-period=5s", "--machine-safety-apiserver-statuscheck-timeout=5s"];
         flags.extend(probes);

@@ -138,7 +138,7 @@ async fn recovered(world: &World, manager: &Manager) {
     assert_eq!(world.cloud.count("/created").await, u64::try_from(MANY).unwrap(), "VMs ever made");
 }
 
-/// A pod on each Node of the pool; answers their UIDs.
+/// Runs a pod on each Node of the pool; returns their UIDs.
 async fn run_pods(world: &World, prefix: &str) -> BTreeSet<String> {
     let mut uids = BTreeSet::new();
     let names = world.scene.now().names();

@@ -13,7 +13,7 @@ const REPLICAS: usize = 8;
 const BREAKS: usize = 6;
 /// How long a manager lives: from before its caches are filled until it has done quite some work.
 const LIFE_MILLIS: Range<u64> = 30..700;
-/// Time without answers.
+/// Time without responses.
 const SILENCE_MILLIS: Range<u64> = 5..200;
 
 #[tokio::test]

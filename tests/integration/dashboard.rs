@@ -59,7 +59,7 @@ async fn the_page_names_what_a_pool_waits_for() {
     }
     world.apply(objects::deployment("pool", 2)).await;
     world.until("two machines", |scene| scene.machines.len() == 2).await;
-    // A user has to act, so that no later plan changes the answers.
+    // A user has to act, so that no later plan changes the result.
     let why = crate::why::until_code(&world, "pool", 3).await;
     let dashboard = Dashboard::start(&world).await;
 

@@ -218,7 +218,7 @@ async fn serve(world: &World, count: usize, class: &str) {
         .await;
 }
 
-/// Holders of the leases of a cell. An expired lease has none: a process that aborted a reconcile leaves its name there.
+/// Holders of the leases of a cell. An expired lease has no holder: a process that aborted a reconcile leaves its name there.
 async fn holders(world: &World) -> Vec<String> {
     let now = Timestamp::now();
     let is_held = |lease: &LeaseSpec| {

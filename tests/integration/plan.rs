@@ -1,4 +1,4 @@
-//! `mcm plan` on a real control plane: what it says about a change is compared with what the controllers then do.
+//! `mcm plan` on a real control plane: its prediction of a change is compared with the actions of the controllers.
 
 use std::{
     env,
@@ -17,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// How many random changes are compared, unless `MCM_PLANS` says another number.
+/// How many random changes are compared, unless `MCM_PLANS` sets another number.
 const CHANGES: u64 = 10;
 /// A pause between two acts that ends a round is shorter.
 const SLOW_BOOT: &str = "11s";

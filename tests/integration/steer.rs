@@ -180,7 +180,8 @@ async fn a_user_with_view_runs_every_reading_command() {
                 .output();
             let output = run.await.unwrap();
             let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            // Without a right to see Nodes, the state of a machine is unknown. A check also says that this user cannot be a manager.
+            // Without a right to see Nodes, the state of a machine is unknown. A check also reports that this user cannot be a
+            // manager.
             let is_answered = match is_of_cluster && words[0] != "check" {
                 true => output.status.code() == Some(0),
                 false => matches!(output.status.code(), Some(0 | 3)),

@@ -52,7 +52,7 @@ pub async fn why(world: &World, kubeconfig: &Path, words: &[&str]) -> (i32, Valu
     (output.status.code().unwrap(), serde_json::from_str(&text).unwrap())
 }
 
-/// Asks until the answer has an exit code.
+/// Repeats the command until it has an exit code.
 pub async fn until_code(world: &World, object: &str, code: i32) -> Why {
     wait::until(&format!("{object} to be answered with {code}"), async || {
         let why = ask(world, object).await;
@@ -112,7 +112,7 @@ async fn a_class_of_an_unknown_provider_is_named() {
     until_code(&world, "pool", 0).await;
 }
 
-/// The memory of the manager is asked, and says since when, how often, and when the next attempt is.
+/// The memory of the manager has the start of a wait, its number of attempts, and the time of the next.
 #[tokio::test]
 async fn a_cloud_that_fails_is_named_with_the_next_attempt_of_the_manager() {
     let world = World::new("why-cloud").await;

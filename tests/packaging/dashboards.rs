@@ -12,7 +12,7 @@ struct Dashboard {
     /// Name of the file, and part of the identifier.
     name: &'static str,
     title: &'static str,
-    /// Whether a deployment can be chosen.
+    /// A deployment can be chosen.
     of_deployment: bool,
     panels: &'static [Panel],
 }

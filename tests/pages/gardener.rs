@@ -81,7 +81,7 @@ impl Seed {
     async fn start(cluster: &'static Cluster, shell: &mut Shell, registry: &Path, cloud: &Cloud) -> Self {
         let pod = pod(cluster, SHOOT).await;
         for image in images(&pod) {
-            // The image that the page copied into the registry is the one of the pod.
+            // The image that the page copied into the registry is that of the pod.
             let tag = image.strip_prefix(REGISTRY).unwrap();
             let config: Value =
                 serde_json::from_str(&shell.run(&format!("skopeo inspect --config oci:{}:{tag}", registry.display())))

@@ -65,7 +65,7 @@ impl Shell {
         ]);
         command.arg(MARK).env_clear().env("PATH", env::join_paths(path).unwrap()).env("HOME", home).env("TMPDIR", home);
         command.env("CI", "true").env("KUBEBUILDER_ASSETS", programs);
-        // clusterctl looks for no newer version of itself.
+        // clusterctl does not search for a newer version of itself.
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true").env("GOPROXY", "off");
         if let Some(kubeconfig) = kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
@@ -90,7 +90,7 @@ impl Shell {
         self.run_until(command, |_| {})
     }
 
-    /// The same; a closure sees each line when it is printed.
+    /// The same; a closure gets each line when it is printed.
     pub fn run_until(&mut self, command: &str, mut see: impl FnMut(&str)) -> String {
         println!("$ {command}");
         let file = self.home.join("command");

@@ -14,8 +14,8 @@ use crate::{
 const CONVENTION: [&str; 10] =
     ["Action", "Event", "Key", "Kind", "Memory", "Plan", "Settings", "Snapshot", "Step", "Wait"];
 
-/// The types of each crate whose name has one word, and those that share their name with another type. The numbers only fall: lower
-/// one in the commit that renames a type.
+/// The types of each crate whose name has one word, and those that share their name with another type. The numbers only fall:
+/// lower a number in the commit that renames a type.
 const LIMITS: [(&str, Count); 4] = [
     ("api", Count { one_word: 10, shared: 9 }),
     ("conversion", Count { one_word: 8, shared: 10 }),
@@ -51,7 +51,7 @@ fn functions_say_what_they_return_or_do() {
     assert_eq!(nameless_functions(Path::new("rules/a.rs"), text), ["rules/a.rs:2", "rules/a.rs:3"]);
 }
 
-/// The places of functions that are called `of`, which says neither.
+/// The places of functions that are called `of`, a name without a result or an action.
 fn nameless_functions(file: &Path, text: &str) -> Vec<String> {
     let is_nameless = |line: &str| ["fn of(", "fn of<"].iter().any(|head| line.contains(head));
     let found = code_of(text).filter(|(_, line)| is_nameless(line));

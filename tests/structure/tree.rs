@@ -35,11 +35,11 @@ struct Source {
 struct Mention {
     /// Segments as written, such as `super`, `plan`, `Plan`.
     path: Vec<String>,
-    /// Its name in the file: the last segment, or the one after `as`.
+    /// Its name in the file: the last segment, or the name after `as`.
     name: String,
-    /// Whether it is passed on, by `pub use`.
+    /// It is passed on, by `pub use`.
     is_passed_on: bool,
-    /// Whether the file uses it.
+    /// The file uses it.
     is_used: bool,
 }
 
@@ -202,8 +202,8 @@ impl Crate {
         Self { name, folder }
     }
 
-    /// What the names of its tests begin with: `api`, `driver_host`, `driver::<cloud>` for the driver of a cloud, and nothing for
-    /// the product.
+    /// The beginning of the names of its tests: `api`, `driver_host`, `driver::<cloud>` for the driver of a cloud, and nothing
+    /// for the product.
     pub fn place(&self) -> Vec<String> {
         let name = self.folder.file_name().map(|name| name.to_string_lossy().replace('-', "_"));
         let is_driver = self.folder.starts_with(DRIVERS);
@@ -242,7 +242,7 @@ pub fn module_of(file: &Path) -> Vec<String> {
     parts
 }
 
-/// Whether a file has an item or a module of this name.
+/// A file has an item or a module of this name.
 fn defines(text: &str, name: &str) -> bool {
     const ITEMS: [&str; 9] = ["mod", "struct", "enum", "trait", "fn", "const", "static", "type", "macro_rules!"];
     code_of(text).any(|(_, line)| {

@@ -1,4 +1,4 @@
-//! The simulated cloud in another process, as a test sees it.
+//! The simulated cloud in another process, and its client for tests.
 
 use std::{
     collections::BTreeMap,

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 /// Clouds by namespace.
 type Clouds = Arc<BTreeMap<String, String>>;
 
-/// Starts it, for as long as the test runs, and answers its address.
+/// Starts it, for as long as the test runs, and returns its address.
 pub async fn behind_one_address(clouds: impl IntoIterator<Item = (String, String)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

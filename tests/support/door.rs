@@ -1,4 +1,4 @@
-//! A proxy in front of an API server: it reads requests, and holds back answers on request.
+//! A proxy in front of an API server: it reads requests, and holds back responses on request.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -121,7 +121,7 @@ impl Door {
         self.orders.send_replace(Orders { held: Some(which), ..Orders::default() });
     }
 
-    /// Breaks such calls, and never answers the next `most` of them.
+    /// Breaks such calls, and never sends a response to the next `most` of them.
     pub fn ignore(&self, which: Which, most: usize) {
         self.ignored.store(0, Ordering::SeqCst);
         self.orders.send_replace(Orders { ignored: Some(which), most, ..Orders::default() });
@@ -137,7 +137,7 @@ impl Door {
         self.orders.send_replace(Orders { refused: Some(which), ..Orders::default() });
     }
 
-    /// From now on the first of `every` answers has another `Date`, as behind a proxy whose clock is wrong.
+    /// From now on the first of `every` responses has another `Date`, as behind a proxy whose clock is wrong.
     pub fn change_dates(&self, every: usize, date: ProxyDate) {
         self.orders.send_replace(Orders { dates: Some((every, date)), ..Orders::default() });
     }
@@ -147,7 +147,7 @@ impl Door {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on all is passed on, except for answers held back before: those calls end.
+    /// From now on all is passed on, except for responses held back before: those calls end.
     pub fn open(&self) {
         self.orders.send_replace(Orders::default());
     }

@@ -1,4 +1,4 @@
-//! A line to the API server on which answers get lost.
+//! A line to the API server on which responses get lost.
 
 use std::{
     io,
@@ -44,14 +44,14 @@ impl Line {
         Self { address, is_deaf, lost }
     }
 
-    /// For a time the server gets requests while its answers are dropped; then every connection breaks.
+    /// For a time the server gets requests while its responses are dropped; then every connection breaks.
     pub async fn lose_answers(&self, time: Duration) {
         self.is_deaf.send_replace(true);
         tokio::time::sleep(time).await;
         self.is_deaf.send_replace(false);
     }
 
-    /// How many pieces of answers were lost.
+    /// How many pieces of responses were lost.
     pub fn lost(&self) -> usize {
         self.lost.load(Ordering::Relaxed)
     }

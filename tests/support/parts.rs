@@ -63,8 +63,8 @@ impl Part {
         self.children.push(child);
     }
 
-    /// The same again, after it was killed. Waits until the API server answers. One that ends by itself is started again, as a
-    /// kubelet would: the port of a killed program is free only when the kernel has closed all its sockets.
+    /// The same again, after it was killed. Waits until the API server responds. A process that ends by itself is started again,
+    /// as a kubelet would: the port of a killed program is free only when the kernel has closed all its sockets.
     pub async fn start(&mut self) {
         let mut child = self.spawn();
         let client = Client::try_from(self.config.clone()).unwrap();

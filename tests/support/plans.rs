@@ -1,4 +1,4 @@
-//! Random changes of the deployment `pool`: what `mcm plan` says about them is compared with what then happens.
+//! Random changes of the deployment `pool`: the prediction of `mcm plan` is compared with what then happens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -91,7 +91,7 @@ async fn settled(world: &World, limit: Duration) -> MachineDeployment {
         let is_settled = Some(status.observed_generation) == pool.metadata.generation
             && [status.replicas, status.updated_replicas, status.available_replicas] == [wanted; 3];
         let machines = world.machines().list(&ListParams::default()).await.unwrap();
-        // The Go program freezes a pool that has too many machines, and a plan says that nothing is created.
+        // The Go program freezes a pool that has too many machines, and a plan predicts that nothing is created.
         let is_frozen = pool.labels().contains_key(FREEZE);
         let is_done = is_settled && !is_frozen && machines.items.len() == usize::try_from(wanted).unwrap();
         is_done.then_some(pool)
@@ -143,7 +143,7 @@ impl Acts {
     }
 }
 
-/// What a plan says about one object.
+/// The part of a plan about one object.
 struct Said(Value);
 
 impl Said {

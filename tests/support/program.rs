@@ -95,7 +95,7 @@ impl Program {
         assert!(sent.success(), "it does not run any more; see {}", self.log.display());
     }
 
-    /// Waits for the end and answers how it came.
+    /// Waits for the end and returns its status.
     pub async fn ended(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
@@ -107,7 +107,7 @@ impl Program {
         }
     }
 
-    /// Whether it ended.
+    /// It has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }

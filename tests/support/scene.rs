@@ -96,7 +96,7 @@ impl Scene {
                 == [count; 4]
     }
 
-    /// Whether the status of a Machine ever contained this text.
+    /// The status of a Machine contained this text at some time.
     pub fn was_told(&self, machine: &str, text: &str) -> bool {
         self.told.iter().any(|told| told.machine == machine && told.operation.description.contains(text))
     }
@@ -223,7 +223,7 @@ impl Watched {
         self.shared.scene.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the scene answers; panics with all of it after the limit, or when a rule was broken.
+    /// Waits until the scene has a result of `answer`; panics with all of it after the limit, or when a rule was broken.
     pub async fn find<T>(&self, what: &str, limit: Duration, answer: impl Fn(&Scene) -> Option<T>) -> T {
         let start = Instant::now();
         loop {

@@ -15,7 +15,7 @@ static NEEDLES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::new(values.flat_map(forms)).unwrap()
 });
 
-/// Whether a text contains one.
+/// The text contains a secret.
 pub fn are_in(text: &str) -> bool {
     NEEDLES.is_match(text)
 }

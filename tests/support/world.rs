@@ -53,9 +53,9 @@ pub struct World {
     admin: PathBuf,
     identity: Identity,
     folder: PathBuf,
-    /// Whether it is part of the test that a manager has no rights for a while.
+    /// Managers may lack rights for a while, as a part of the test.
     pub may_be_refused: bool,
-    /// Whether it is part of the test that a manager panics.
+    /// Managers may panic, as a part of the test.
     pub may_panic: bool,
     /// Environment variables of managers.
     pub environment: Vec<(String, String)>,

@@ -1,7 +1,7 @@
 //! A fake of ECS: it keeps VMs as the real one does, and refuses every request that does not fit the description of the API.
 //!
-//! Parameters follow Alibaba Cloud's description of the API (2025-12), answers that of 2024-06. Statuses, wildcards, pages, tokens of
-//! creations and limits follow its documentation.
+//! Parameters follow Alibaba Cloud's description of the API (2025-12), responses that of 2024-06. Statuses, wildcards, pages,
+//! tokens of creations and limits follow its documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,11 +98,11 @@ pub struct Ecs {
     pub lingers: usize,
     /// Resources that are not there.
     pub absent: Vec<&'static str>,
-    /// Most VMs in a page, whatever a request asks for.
+    /// Most VMs in a page, whatever a request sets.
     pub page: usize,
     /// The page with this number is an error.
     pub fails_at_page: Option<usize>,
-    /// The user may not look VMs up, and sees an empty list, as until the end of 2025.
+    /// The user may not list VMs, and gets an empty list, as until the end of 2025.
     pub is_blind: bool,
     /// A look-up with this ID is an error.
     pub refused_id: Option<&'static str>,
@@ -596,7 +596,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a name matches a pattern, in which `*` is any text.
+/// A name matches a pattern, in which `*` is any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -613,7 +613,7 @@ fn tags_of(parameters: &Parameters) -> BTreeMap<String, Option<String>> {
     keys.map(|(number, key)| (key.clone(), parameters.get(&format!("Tag.{number}.Value")).cloned())).collect()
 }
 
-/// Checks what the description says only in words.
+/// Checks the rules that the description has only in words.
 fn check_order(parameters: &Parameters) -> Result<(), String> {
     let text = |name: &str| parameters.get(name).map(String::as_str).unwrap_or_default();
     let tags = tags_of(parameters);

@@ -36,8 +36,8 @@ async fn the_aws_driver_conforms_on_moto() {
 /// An image that MiniStack has from the start.
 const MINISTACK_IMAGE: &str = "ami-0c2023a1b2c3d4e5f";
 
-/// A second opinion, of a program that has nothing in common with moto. Behind the proxy, because it knows no tokens either: without it,
-/// all checks pass but that concurrent creations create one VM.
+/// A second opinion, of a program that has nothing in common with moto. Behind the proxy, because it supports no tokens either:
+/// without it, all checks pass but that concurrent creations create one VM.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_aws_driver_conforms_on_ministack() {
     let ec2 = Ec2::on(Server::start("ministack").await).await;

@@ -54,7 +54,7 @@ const DISK: &str = "disks";
 #[derive(Clone, Debug)]
 pub struct Thing {
     pub value: Value,
-    /// So many looks do not show the end of the change.
+    /// So many reads do not show the end of the change.
     left: usize,
     is_going: bool,
     /// Why its creation fails.
@@ -77,9 +77,9 @@ pub struct Arm {
     pub changed: u64,
     /// Requests that do not fit the definitions.
     pub violations: Vec<String>,
-    /// Looks until a change of a VM is done.
+    /// Reads until a change of a VM is done.
     pub steps: usize,
-    /// Looks until a change of another resource is done.
+    /// Reads until a change of another resource is done.
     pub steps_of_parts: usize,
     /// The error of each request that creates a VM.
     pub refusal: Option<(u16, &'static str, &'static str)>,
@@ -87,11 +87,11 @@ pub struct Arm {
     pub failure: Option<(&'static str, &'static str)>,
     /// VMs of the subscription.
     pub quota: Option<usize>,
-    /// A resource provider that is not registered, and the looks until it is.
+    /// A resource provider that is not registered, and the reads until it is.
     pub unregistered: Option<(&'static str, usize)>,
     /// Rows of a page.
     pub page: usize,
-    /// Whether the terms of the plan are accepted; `None` if there are none.
+    /// The terms of the plan are accepted; `None` if there are no terms.
     pub terms: Option<bool>,
     /// Resources that are not there: group, subnet, image, size.
     pub absent: Vec<&'static str>,
@@ -131,7 +131,7 @@ impl Arm {
         }
     }
 
-    /// All VMs but those that are being deleted.
+    /// All VMs but those in deletion.
     pub fn vms(&self) -> Vec<&Value> {
         self.of_kind(VM)
     }
@@ -214,7 +214,7 @@ impl Arm {
         )
     }
 
-    /// Adds a resource, which is ready after some looks; returns the number of the operation.
+    /// Adds a resource, which is ready after some reads; returns the number of the operation.
     fn add(&mut self, key: Key, mut value: Value, steps: usize) -> u64 {
         let (kind, name) = &key;
         let provider = if *kind == NIC { "Microsoft.Network" } else { "Microsoft.Compute" };

@@ -1,8 +1,8 @@
 //! A fake of the API of Equinix Metal: it keeps devices and reservations, and refuses every request that does not fit the official
-//! OpenAPI document: query parameters, their bounds, and bodies. Its own answers have to fit it.
+//! OpenAPI document: query parameters, their bounds, and bodies. Its own responses have to fit it.
 //!
 //! The document describes states, filters, pages and the form of errors. Texts of errors about stock, reservations, early deletions
-//! and hidden devices are those that users of other clients reported; that of the quota is an assumption.
+//! and hidden devices are from reports of users of other clients; that of the quota is an assumption.
 
 use std::collections::{BTreeMap, BTreeSet};
 

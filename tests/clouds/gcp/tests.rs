@@ -73,7 +73,7 @@ async fn a_class_with_every_field_fits_googles_document() {
     assert_eq!(error.code, "InvalidArgument", "it is protected: {error:?}");
 }
 
-/// Changes of a valid request, and what the fake says of them.
+/// Changes of a valid request, and the refusals of the fake.
 const FLAWS: [(&str, &str, &str); 7] = [
     ("/nonesuch", "1", "there is no field .nonesuch"),
     ("/disks/0/initializeParams/diskSizeGb", "50", "expected string, found 50"),

@@ -43,7 +43,7 @@ impl World {
     pub async fn new() -> Self {
         let document = tokio::task::spawn_blocking(|| Arc::clone(&DOCUMENT)).await.unwrap();
         let gce: Shared = Arc::new(Mutex::new(Gce::new(Some(document))));
-        // The driver looks every second or so.
+        // The driver polls every second or so.
         gce.lock().steps = 1;
         gce.lock().groups.insert((ZONE.to_owned(), GROUP.to_owned()), BTreeSet::new());
         let url = serve(&gce).await;

@@ -26,7 +26,7 @@ pub enum Start {
     /// It runs at the next look.
     #[default]
     Now,
-    /// It is provisioned for so many looks.
+    /// It is provisioned for so many reads.
     AfterLooks(usize),
     /// It stays in a state, with the kind and the message of a condition.
     Never(&'static str, &'static str, &'static str),
@@ -46,7 +46,7 @@ pub struct Kubernetes {
     pub room: usize,
     /// The namespace may have so many VMs.
     pub quota: usize,
-    /// A VM that is deleted is shown by so many looks.
+    /// A deleted VM is shown by so many reads.
     pub lingers: usize,
     /// Objects of one page of a list.
     pub page: usize,
@@ -56,7 +56,7 @@ pub struct Kubernetes {
     pub absent: Vec<&'static str>,
     /// Verbs and resources that the credentials do not allow.
     pub denied: Vec<&'static str>,
-    /// Looks at a VM since its creation or deletion, by its name.
+    /// Reads of a VM since its creation or deletion, by its name.
     looks: BTreeMap<String, usize>,
     version: u64,
 }
@@ -443,7 +443,7 @@ fn already_exists(kind: &str, name: &str) -> Reply {
     Kubernetes::error(409, "AlreadyExists", &format!("{kind} {name:?} already exists"), kind, name)
 }
 
-/// Whether a request is about another object of that name.
+/// The refusal of a request with the UID of another object of that name.
 fn conflict(object: &Value, uid: &Value, kind: &str, name: &str) -> Option<Reply> {
     let is_same = uid.is_null() || object["metadata"]["uid"] == *uid;
     (!is_same).then(|| {

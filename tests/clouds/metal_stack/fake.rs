@@ -39,7 +39,7 @@ pub struct Machine {
     pub tags: Vec<String>,
     pub allocation: Option<Value>,
     pub is_locked: bool,
-    /// When it was freed last, as a number. Those that are free for longest are allocated first.
+    /// A number that grows with the time of its last release. The machine with the lowest is allocated first.
     freed: u64,
     /// So many look-ups show it allocated although it was freed.
     lingers: usize,

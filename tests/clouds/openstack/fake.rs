@@ -62,7 +62,7 @@ pub struct Server {
     has_run: bool,
     /// A volume that it boots from and that stays after it.
     volume: Option<String>,
-    /// So many looks show it as it is now.
+    /// So many reads show it as it is now.
     looks: usize,
     /// So many lists lack it.
     unlisted: usize,
@@ -111,13 +111,13 @@ pub struct OpenStack {
     pub violations: Vec<String>,
     /// The project may have so many servers.
     pub quota: Option<usize>,
-    /// Looks at a server until it is built.
+    /// Reads of a server until it is built.
     pub builds: usize,
     /// Lists that lack a new server, while Nova moves it into its cell.
     pub unlisted: usize,
-    /// Looks at a volume until it is available.
+    /// Reads of a volume until it is available.
     pub downloads: usize,
-    /// Looks at a server until it is deleted.
+    /// Reads of a server until it is deleted.
     pub lingers: usize,
     /// So many deletions fail.
     pub undeleted: usize,
@@ -252,7 +252,7 @@ impl OpenStack {
         format!("{:08x}-0000-4000-8000-000000000000", self.number)
     }
 
-    /// Whether a resource is there.
+    /// A resource of this kind exists.
     fn has(&self, kind: &str) -> bool {
         !self.absent.contains(&kind)
     }
@@ -394,7 +394,7 @@ impl OpenStack {
         Reply { status: 202, ..reply }
     }
 
-    /// The checks that Nova makes before it answers.
+    /// The checks that Nova makes before its response.
     fn check_order(&self, body: &Value) -> Result<(), String> {
         let server = &body["server"];
         if text(server, "imageRef") != IMAGE_ID || !self.has("image") {
@@ -437,7 +437,7 @@ impl OpenStack {
         Ok(())
     }
 
-    /// Builds or deletes a server between two looks.
+    /// Builds or deletes a server between two reads.
     fn advance_server(&mut self, id: &str) {
         let fault = self.fault.clone();
         let Some(server) = self.servers.get_mut(id) else { return };

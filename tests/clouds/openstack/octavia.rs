@@ -117,7 +117,7 @@ impl Octavia {
         let is_known = self.has_pool && id == if call == "balancer.get" { Self::BALANCER_ID } else { POOL_ID };
         Ok(match call {
             "pool.get" | "balancer.get" if !is_known => octavia(404, &format!("Pool {id} not found.")),
-            // Pecan answers before the controller does.
+            // Pecan responds before the controller does.
             _ if !is_known => {
                 let text = json!({"code": 404, "title": "Bad Request", "description": format!("Pool {id} not found.")});
                 Reply { status: 404, body: text.to_string() }

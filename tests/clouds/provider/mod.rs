@@ -213,7 +213,7 @@ impl Shown {
         self.condition("Ready").is_some_and(|[status, ..]| status == "True")
     }
 
-    /// Whether `Ready` is False for this reason.
+    /// `Ready` is False for this reason.
     fn lacks(&self, wanted: &str) -> bool {
         self.condition("Ready").is_some_and(|[status, reason, _]| (status, reason) == ("False", wanted))
     }

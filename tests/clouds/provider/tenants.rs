@@ -26,7 +26,7 @@ fn token_file(world: &World, name: &str) -> String {
     path.display().to_string()
 }
 
-/// What each attempt leads to.
+/// Waits until an MCMMachine is refused for a reason with this text.
 async fn is_refused(world: &World, name: &str, text: &str) {
     wait::until(&format!("{name} to be refused"), async || {
         let shown = world.find(OTHERS, name).await;

@@ -59,7 +59,7 @@ fn program() -> &'static Program {
     })
 }
 
-/// Asks the program for something.
+/// Sends a request to the program.
 fn control(method: &str, path: &str, body: &Value) -> Value {
     let body = body.to_string();
     let mut stream = TcpStream::connect(&program().address).unwrap();
@@ -114,7 +114,7 @@ pub struct Options {
     pub folders: usize,
     /// Without TLS. With it there is no proxy.
     pub is_plain: bool,
-    /// Most objects in an answer; 0 for as many as the client asks for.
+    /// Most objects in an answer; 0 for as many as the client requests.
     pub page: usize,
 }
 
@@ -240,7 +240,7 @@ impl VCenter {
         control("POST", &self.path("disks"), &json!({"UUID": uuid, "Path": path}));
     }
 
-    /// Whether a datastore has a file.
+    /// A datastore has this file.
     pub fn has_file(&self, path: &str) -> bool {
         control("POST", &self.path("files"), &json!({"Path": path})).as_bool().unwrap()
     }

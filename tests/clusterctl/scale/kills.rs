@@ -22,7 +22,7 @@ struct Moment {
     what: &'static str,
     /// At the target; otherwise at the source.
     is_at_target: bool,
-    /// Whether it has come, from the objects of source and target.
+    /// True once it has happened, from the objects of source and target.
     has_come: fn(&Scene, &Scene) -> bool,
 }
 

@@ -1,4 +1,4 @@
-//! Asks why an object waits, and runs the remedies.
+//! Checks of the explanation of a wait, and of its remedies.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ impl Tools {
     }
 }
 
-/// What the manager remembers of the objects that wait.
+/// The memory of the manager about the objects that wait.
 async fn waiting(world: &World, manager: &Manager) -> Vec<Value> {
     let _turn = QUESTIONS.acquire().await.unwrap();
     let (status, text) = manager.get(&format!("/explain?namespace={}&limit=1000", world.namespace)).await;
@@ -72,7 +72,7 @@ async fn subject_of(world: &World, manager: &Manager, case: &Case) -> Option<Str
     found.iter().find(is_it).map(|item| item["object"]["name"].as_str().unwrap().to_owned())
 }
 
-/// Waits for the wait of a case, asks why, and runs the remedies.
+/// Waits for the wait of a case, checks its explanation, and runs the remedies.
 pub async fn check(world: &World, manager: &Manager, tools: &Tools, case: &Case) {
     let what = format!("{} of {} {}", case.kind, case.object.0, case.object.1);
     if case.is_routine {

@@ -7,11 +7,11 @@ pub struct Case {
     pub object: Object,
     /// A part of the text of the wait.
     pub says: &'static str,
-    /// Whether the wait has an end at a known time.
+    /// The wait has an end at a known time.
     pub has_until: bool,
     /// The effect of the remedy that ends the wait; none if only the cause of the wait can be removed.
     pub cure: Option<&'static str>,
-    /// Whether an object that waits for nothing else is settled: `/explain` shows the wait, and `mcm why` does not.
+    /// An object that waits for nothing else is settled: `/explain` shows the wait, and `mcm why` does not.
     pub is_routine: bool,
     /// Where the object waits.
     pub place: Place,
@@ -117,7 +117,7 @@ pub const WITH_CORE: [(&str, &str); 2] = [
     ("Owner", "the_cause_of_a_machine_is_found_with_one_command"),
 ];
 
-/// A manager that makes the others wait is gone here; the test in tests/integration/why.rs has none.
+/// The other waits need a running manager; the test in tests/integration/why.rs runs without one.
 pub const WITHOUT_MANAGER: (&str, &str) = ("Manager", "a_manager_that_is_gone_is_waited_for_first");
 
 /// Probes of API servers have no object that `mcm why` or `/explain` could show: the log of the manager shows the wait.

@@ -1,5 +1,5 @@
-//! Each kind of wait on a real control plane: `mcm why` names the object, the start and the end of the wait, and remedies. Those
-//! that are commands are run.
+//! Each kind of wait on a real control plane: `mcm why` names the object, the start and the end of the wait, and remedies.
+//! Remedies that are commands are run.
 
 pub mod ask;
 pub mod kinds;

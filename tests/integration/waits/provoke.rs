@@ -278,7 +278,7 @@ async fn set_timeouts(world: &World, name: &str) {
     deployment(world, name, 1, "small", json!({})).await;
 }
 
-/// Two machines of a deployment become unhealthy. The one that is replaced is not healthy for the rest of the test.
+/// Two machines of a deployment become unhealthy. The replaced machine is not healthy for the rest of the test.
 async fn two_unhealthy(world: &World, name: &str) {
     class(world, "w-permit", json!({})).await;
     let soon = json!({"spec": {"template": {"spec": {"healthTimeout": "1s"}}}});

@@ -1,4 +1,4 @@
-//! The answers of Compute Engine.
+//! The responses of Compute Engine.
 
 use axum::{
     http::StatusCode,
@@ -250,7 +250,7 @@ pub fn error(reason: &str, status: u16, message: &str) -> Response {
     (StatusCode::from_u16(status).unwrap(), Json(body)).into_response()
 }
 
-/// An error in Google's newer form that says when to call again.
+/// An error in Google's newer form, with the time of the next call.
 pub fn later() -> Response {
     let retry = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.500s"});
     let reason = "RATE_LIMIT_EXCEEDED";

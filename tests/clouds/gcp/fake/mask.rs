@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub struct Mask(pub BTreeMap<String, Mask>);
 
 impl Mask {
-    /// Reads `a,b/c,d(e,f)`, or `a,b.c,d.e,d.f` as in a header. `None` if it is none.
+    /// Reads `a,b/c,d(e,f)`, or `a,b.c,d.e,d.f` as in a header. `None` if it is no mask.
     pub fn parse(text: &str) -> Option<Self> {
         let mut rest = text;
         let mask = Self::list(&mut rest)?;

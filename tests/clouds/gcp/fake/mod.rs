@@ -1,7 +1,7 @@
 //! Compute Engine and Google's token endpoints in this process, behind HTTP. It remembers requests, lets operations take a
 //! while, and fails as told. With Google's discovery document it refuses every request that does not fit it.
 //!
-//! The answers to valid requests are an assumption: states, errors and their order follow Google's documentation.
+//! The responses to valid requests are an assumption: states, errors and their order follow Google's documentation.
 
 #![allow(dead_code, unused_imports, reason = "unit tests and tests of the program use different parts")]
 
@@ -45,7 +45,7 @@ pub enum Fault {
     Foreign,
     /// Error of Google, with its HTTP status.
     Error(&'static str, u16),
-    /// Google has too many requests, and says when to come back: in half a second.
+    /// Google gets too many requests, and demands a pause of half a second.
     Later,
     /// The same request is to be sent to the same place.
     Moved,
