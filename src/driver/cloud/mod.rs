@@ -2,19 +2,19 @@
 //!
 //! - **The protocol.** A [`CloudDriver`] is the [`Driver`](crate::Driver) of a cloud that has [`CloudOperations`] and, for each class
 //!   with its Secret, a [`CloudSession`].
-//! - **Requests.** [`Rest`] sends JSON to one URL, [`Http`] anything over HTTP, with time-outs, sizes and repetition ([`Limits`]). [`Connections`]
-//!   have the [`TlsOptions`] of an account. A [`Limiter`] keeps to the rate of a cloud that throttles; [`Requests`] measures. [`Pages`] are lists
-//!   that come page by page. A [`Coalescer`] joins look-ups that wait at the same time.
-//! - **Credentials.** [`Secrets`] reads the keys of a Secret, [`read_credential_file`] the file that a key names.
-//!   [`TokenCache`] gets tokens and renews them, [`Recent`] remembers accounts. A [`JwtKey`] signs the requests of service
-//!   accounts.
-//! - **One VM for one Machine.** [`Wanted`] is the Machine, [`CloudVm`] a VM; [`created_for`], [`known_as`] and [`only`] match them.
-//!   [`idempotency_token`] is for clouds that know repeated requests, [`Creations`] for all others. [`Absences`] spare a creation
-//!   the look-up that the controllers have just made. [`ProviderIds`] and [`Markers`] are how Machines name VMs, and how VMs name
-//!   their cluster.
+//! - **Requests.** [`RestClient`] sends JSON to one URL, [`HttpClient`] anything over HTTP, with time-outs, sizes and repetition
+//!   ([`HttpLimits`]). A [`TlsClientCache`] has the [`TlsOptions`] of an account. An [`AdaptiveLimiter`] keeps to the rate of a cloud that
+//!   throttles; a [`RequestReporter`] measures. A [`PageCollector`] reads lists that come page by page. A [`LookupCoalescer`] joins
+//!   look-ups that wait at the same time.
+//! - **Credentials.** [`SecretReader`] reads the keys of a Secret, [`read_credential_file`] the file that a key names. [`TokenCache`] gets
+//!   tokens and renews them, an [`LruCache`] remembers accounts. A [`JwtKey`] signs the requests of service accounts.
+//! - **One VM for one Machine.** [`MachineIdentity`] is the Machine, [`CloudVm`] a VM; [`created_for`], [`known_as`] and [`only`] match
+//!   them. [`idempotency_token`] is for clouds that recognize repeated requests, [`VmCreations`] for all others. An [`AbsenceCache`]
+//!   spares a creation the look-up that the controllers have just made. [`ProviderIds`] are how Machines name VMs, and [`ClassMarkers`]
+//!   how VMs name their cluster.
 //! - **Long work.** [`until_done`] follows what a cloud carries out after its answer.
-//! - **Errors.** A [`Failure`] is a call that failed: whether it may have had an effect, and its code ([`code_of_status`]). [`safe_text`] shows a
-//!   cloud's words without secrets.
+//! - **Errors.** A [`CloudFailure`] is a call that failed, with its possible effect and its code ([`code_of_status`]). [`safe_text`]
+//!   shows the words of a cloud without secrets.
 //! - **User data.** A [`UserDataLimit`] refuses what a cloud does not take, and compresses what cloud-init can read so.
 //! - **Fields.** [`check_provider`], [`filled`], [`choice`], [`known`] and [`number`] read what classes of several clouds have. The rest is
 //!   in [`crate::spec`].

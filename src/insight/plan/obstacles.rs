@@ -170,8 +170,8 @@ pub fn of_class(
     found
 }
 
-/// What an object and those below it wait for now, so that no controller ends it. With `of_drains`, only the drains under way and a
-/// missing manager: a change of the object may end other waits.
+/// Waits of an object, and of its sets and machines, that no controller ends now. With `of_drains`, only drains under way and a
+/// missing manager: a change of the object may end the other waits.
 pub fn of_now(answer: &ObjectAnswer, of_drains: bool) -> Vec<PlanBlocker> {
     let all = [answer].into_iter().chain(&answer.sets).chain(&answer.machines);
     let mut found: Vec<PlanBlocker> = Vec::new();
