@@ -108,6 +108,11 @@ impl ReadOnlyClients {
         Self { control, server, target, namespace: namespace.to_owned() }
     }
 
+    /// The target cluster is another one than the control cluster.
+    fn is_apart(&self) -> bool {
+        self.target.as_ref().is_some_and(|(_, of_target)| *of_target != self.server)
+    }
+
     /// Requests the version of the control cluster.
     ///
     /// # Errors
@@ -141,8 +146,7 @@ impl ReadOnly {
     /// Nodes of another cluster are unknown: without a kubeconfig of the target cluster, the Nodes of the control cluster were read.
     pub async fn from_clients(reach: ReadOnlyClients, settings: Settings) -> Self {
         let found = Self::read(reach.clone(), settings.clone()).await;
-        let is_apart = reach.target.as_ref().is_some_and(|(_, of_target)| *of_target != reach.server);
-        match found.foreign_nodes().filter(|_| !is_apart) {
+        match found.foreign_nodes().filter(|_| !reach.is_apart()) {
             Some(count) => {
                 let message =
                     format!("{FOREIGN} {count} Nodes is in the cluster that was read: pass --target-kubeconfig");
@@ -153,17 +157,19 @@ impl ReadOnly {
         }
     }
 
-    /// The number of Nodes that machines have, if there are several and none of them is in the cluster that was read.
+    /// The number of Nodes that machines have, if there are several and none of them is in the cluster that was read. The Nodes of
+    /// machines of the provider for Cluster API are elsewhere by intent.
     fn foreign_nodes(&self) -> Option<usize> {
         let nodes: BTreeSet<String> = self.nodes()?.iter().map(|node| node.name_any()).collect();
         let machines = self.cached::<Machine>();
-        let named: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
+        let placed = machines.iter().filter(|machine| placement(&machine.metadata, false) != NodePlacement::Nowhere);
+        let named: BTreeSet<&str> = placed.filter_map(|machine| machine.node_name()).collect();
         (named.len() > 1 && named.iter().all(|name| !nodes.contains(*name))).then_some(named.len())
     }
 
     async fn read(reach: ReadOnlyClients, settings: Settings) -> Self {
-        let ReadOnlyClients { control, server, target, namespace } = reach;
-        let is_apart = target.as_ref().is_some_and(|(_, of_target)| *of_target != server);
+        let is_apart = reach.is_apart();
+        let ReadOnlyClients { control, target, namespace, .. } = reach;
         let target = target.map(|(client, _)| client);
         let assignment =
             if target.is_some() { TargetAssignment::One(TargetId::only()) } else { TargetAssignment::None };

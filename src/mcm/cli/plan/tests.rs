@@ -289,6 +289,21 @@ async fn machines_whose_nodes_are_in_another_cluster_are_not_said_to_be_replaced
     assert_eq!((plan.verdict, plan.summary.delete), (PlanVerdict::NoChange, 0), "{plan:?}");
 }
 
+#[tokio::test]
+async fn nodes_of_machines_of_the_provider_for_cluster_api_are_not_missed() {
+    let provided = |seeds: &mut Vec<SeedObject>| {
+        seeds.retain(|(kind, _)| *kind != &NODES);
+        for (_, machine) in seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES) {
+            machine["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": "m", "uid": "u",
+                "controller": true,
+            }]);
+        }
+    };
+    let plane = Plane::with(&deployment(3), provided).await;
+    assert_eq!(plane.cell.unread.iter().map(|unread| unread.kind.as_str()).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[rstest]
 #[case::the_current_state(ChangeContent::Nothing)]
 #[case::a_scale_up(ChangeContent::Patch(json!({ "spec": { "replicas": 3 } })))]
