@@ -16,7 +16,7 @@ use crate::{
     error::UsageError,
     memory,
     read_only::{FOREIGN, ReadOnly, RoleLease},
-    story::{self, ByName, CONTROLLERS, DEPLOYMENT, ManagerLease, NamespaceFacts, UndecodableObject},
+    story::{self, ByName, CONTROLLERS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET, UndecodableObject},
 };
 use mcm_api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
 use mcm_controllers::object::owner::controller_of;
@@ -185,15 +185,35 @@ fn by_name<K: CachedKind>(cell: &ReadOnly) -> ByName<K> {
 }
 
 fn planned(cell: &ReadOnly, mut facts: NamespaceFacts) -> NamespaceFacts {
+    let names_of = |facts: &NamespaceFacts, kind: &str| facts.names(kind).cloned().collect();
+    plan_named(cell, &mut facts, names_of);
+    facts
+}
+
+/// Plans objects of the facts, and the sets and machines below them.
+pub fn plan_below(cell: &ReadOnly, facts: &mut NamespaceFacts, objects: &[SubjectRef]) {
+    plan_named(cell, facts, |facts, kind| {
+        let below = |object: &SubjectRef| match (object.kind.as_str(), kind) {
+            (of_object, of_plan) if of_object == of_plan => vec![object.name.clone()],
+            (DEPLOYMENT, SET) => facts.sets_of(&object.name),
+            (DEPLOYMENT | SET, MACHINE) => facts.machines_below(object),
+            _ => Vec::new(),
+        };
+        objects.iter().flat_map(below).collect()
+    });
+}
+
+/// Plans the named objects of each kind.
+fn plan_named(cell: &ReadOnly, facts: &mut NamespaceFacts, names_of: impl Fn(&NamespaceFacts, &str) -> Vec<String>) {
     let is_unserved = |class: &MachineClass| cell.settings.drivers.get(class).is_err();
     facts.unserved =
         facts.classes.iter().filter(|(_, class)| is_unserved(class)).map(|(name, _)| name.clone()).collect();
     for (kind, controller) in CONTROLLERS {
-        let preview = |name: &String| Some((name.clone(), cell.preview(controller, name)?));
-        let previews = facts.names(kind).filter_map(preview).collect();
+        let names = names_of(facts, kind).into_iter();
+        let previews =
+            names.filter_map(|name| cell.preview(controller, &name).map(|preview| (name, preview))).collect();
         facts.previews.insert(kind, previews);
     }
-    facts
 }
 
 /// The manager of a Lease.

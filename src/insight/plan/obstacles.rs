@@ -17,7 +17,7 @@ use super::{
 use crate::{
     reader,
     rehearsal::record::RehearsalWait,
-    story::{ObjectAnswer, filled},
+    story::{ExplainedWait, ObjectAnswer, ObjectRemedy, filled},
 };
 use mcm_api::{
     GoDuration, labels,
@@ -52,9 +52,7 @@ pub fn of_waits(waits: &[RehearsalWait], namespace: &str) -> Vec<PlanBlocker> {
         let object =
             SubjectRef { kind: told.kind.to_owned(), namespace: namespace.to_owned(), name: told.name.clone() };
         let remedies = guide.remedies.iter().filter_map(|remedy| filled(remedy, &object, None, &told.wait.text));
-        let remedies = remedies
-            .map(|remedy| BlockerRemedy { command: remedy.text, danger: format!("{:?}", remedy.danger) })
-            .collect();
+        let remedies = remedies.map(remedy_of_plan).collect();
         let subject = format!("{}/{}", told.kind, told.name);
         let wait_kind = format!("{:?}", told.wait.kind);
         found.push(PlanBlocker { wait_kind, severity, subject, text, remedies });
@@ -174,42 +172,39 @@ pub fn of_class(
 /// missing manager: a change of the object may end the other waits.
 pub fn of_now(answer: &ObjectAnswer, of_drains: bool) -> Vec<PlanBlocker> {
     let all = [answer].into_iter().chain(&answer.sets).chain(&answer.machines);
-    let mut found: Vec<PlanBlocker> = Vec::new();
-    for (one, wait) in all.flat_map(|one| one.waits.iter().map(move |wait| (one, wait))) {
-        let is_of_drains = matches!(
-            wait.kind,
-            WaitKind::Eviction
-                | WaitKind::PodTermination
-                | WaitKind::VolumeAttachment
-                | WaitKind::VolumeDetachment
-                | WaitKind::Manager
-        );
-        let is_ended_by_others = matches!(wait.end, WaitEnd::User | WaitEnd::Others);
-        let text = format!("now, {} waits for {}", one.object.name, wait.text);
-        // A Node that joins and a cloud that works are what the plan is about.
-        let is_usual = matches!(
-            wait.kind,
-            WaitKind::NodeJoin | WaitKind::CloudOperation | WaitKind::Paused | WaitKind::InPlaceUpdate
-        );
-        let is_known =
-            found.iter().any(|known| known.wait_kind == format!("{:?}", wait.kind) && known.text.ends_with(&wait.text));
-        if !is_ended_by_others || is_usual || is_known || of_drains && !is_of_drains {
-            continue;
-        }
-        let never = wait.kind == WaitKind::Eviction && wait.text.contains("never");
-        let severity =
-            if wait.end == WaitEnd::User || never { BlockerSeverity::Blocks } else { BlockerSeverity::Delays };
-        let remedies = wait
-            .remedies
-            .iter()
-            .map(|remedy| BlockerRemedy { command: remedy.text.clone(), danger: format!("{:?}", remedy.danger) });
-        let (wait_kind, subject) = (format!("{:?}", wait.kind), format!("{}/{}", one.object.kind, one.object.name));
-        found.push(PlanBlocker { wait_kind, severity, subject, text, remedies: remedies.collect() });
-        if found.len() == MOST {
-            break;
-        }
+    let waits = all.flat_map(|one| one.waits.iter().map(move |wait| (&one.object, wait)));
+    let ended_elsewhere = waits.filter(|(_, wait)| matches!(wait.end, WaitEnd::User | WaitEnd::Others));
+    let mut seen = BTreeSet::new();
+    let in_the_way = ended_elsewhere.filter(|(_, wait)| is_in_the_way(wait.kind, of_drains));
+    in_the_way.filter(|(_, wait)| seen.insert((wait.kind, &wait.text))).take(MOST).map(blocker_now).collect()
+}
+
+/// A Node that joins and a cloud that works are what a plan is about.
+const fn is_in_the_way(kind: WaitKind, of_drains: bool) -> bool {
+    match kind {
+        WaitKind::Eviction
+        | WaitKind::PodTermination
+        | WaitKind::VolumeAttachment
+        | WaitKind::VolumeDetachment
+        | WaitKind::Manager => true,
+        WaitKind::NodeJoin | WaitKind::CloudOperation | WaitKind::Paused | WaitKind::InPlaceUpdate => false,
+        _ => !of_drains,
     }
-    found
+}
+
+fn blocker_now((object, wait): (&SubjectRef, &ExplainedWait)) -> PlanBlocker {
+    let never = wait.kind == WaitKind::Eviction && wait.text.contains("never");
+    PlanBlocker {
+        wait_kind: format!("{:?}", wait.kind),
+        severity: if wait.end == WaitEnd::User || never { BlockerSeverity::Blocks } else { BlockerSeverity::Delays },
+        subject: format!("{}/{}", object.kind, object.name),
+        text: format!("now, {} waits for {}", object.name, wait.text),
+        remedies: wait.remedies.iter().cloned().map(remedy_of_plan).collect(),
+    }
+}
+
+fn remedy_of_plan(remedy: ObjectRemedy) -> BlockerRemedy {
+    BlockerRemedy { command: remedy.text, danger: format!("{:?}", remedy.danger) }
 }
 
 /// A budget that allows no eviction now, and the Nodes of its pods.

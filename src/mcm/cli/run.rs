@@ -18,6 +18,7 @@ use crate::{
 };
 use mcm_capi::{provider, stand_in};
 use mcm_controllers::{MACHINES, SETS, Settings, machine, machine_deployment, node, orphans, overshoot};
+use mcm_driver_host::DriverCatalogue;
 use mcm_rules::{
     drain::VolumeTimeouts,
     safety::{api_server::ProbeTiming, meltdown::MeltdownLimits, overshoot::OvershootMargins},
@@ -92,13 +93,18 @@ pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
     process::serve(provider_options(&options, own_namespace())).await
 }
 
-/// Options of a cell that only reads. The policies are those of the default flags.
-pub(super) fn reading_options(control: ControlKubeconfig, target: TargetKubeconfig) -> ProcessOptions {
-    let targets = TargetKubeconfigs::Same(target);
-    let (name, leases) = (String::new(), String::new());
-    let cell = CellOptions { name, scope: CellScope::All, leases, control, targets, has_switch: false, secrets: None };
-    let options = defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell);
-    ProcessOptions { fallback: KubeconfigFallback::LocalKubeconfig, ..options }
+/// Settings with the policies of the default flags.
+pub(super) fn default_settings(drivers: DriverCatalogue) -> Settings {
+    let cell = CellOptions {
+        name: String::new(),
+        scope: CellScope::All,
+        leases: String::new(),
+        control: ControlKubeconfig::Default,
+        targets: TargetKubeconfigs::Same(TargetKubeconfig::InCluster),
+        has_switch: false,
+        secrets: None,
+    };
+    process::settings(&defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell), true, drivers)
 }
 
 /// Settings with the policies of flags of a manager. Flags that set no policy are ignored.

@@ -34,7 +34,7 @@ use mcm_insight::{
     story::{CLASS, DEPLOYMENT, NamespaceFacts},
     terminal::TerminalLook,
 };
-use mcm_rules::plan::shell::word;
+use mcm_rules::plan::{SubjectRef, shell::word};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -195,9 +195,11 @@ async fn of_changes(
     new_secrets: BTreeSet<String>,
     changes: impl FnOnce(&NamespaceFacts) -> Result<(Vec<PlannedChange>, Vec<String>)>,
 ) -> Result<Plan> {
-    let facts = reader::facts(&cell).await?;
+    let mut facts = reader::unplanned(&cell).await?;
     let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
     let (changes, mut notes) = changes(&facts)?;
+    let objects: Vec<SubjectRef> = changes.iter().map(|change| facts.subject(change.kind, &change.name)).collect();
+    reader::plan_below(&cell, &mut facts, &objects);
     notes.extend(reader::notes(&cell, &facts));
     let mut plan = plan_of(&cell, &facts, &changes, new_secrets, options.live).await?;
     plan.notes.splice(0..0, notes);

@@ -101,10 +101,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::{
-        flags::{ControlKubeconfig, TargetKubeconfig},
-        run::reading_options,
-    };
     use mcm_driver_host::DriverCatalogue;
 
     #[rstest]
@@ -119,8 +115,7 @@ mod tests {
     fn flags_of_a_file_are_the_policies_of_a_plan(#[case] text: &str) {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
-        let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
-        let settings = crate::process::settings(&process, true, DriverCatalogue::default());
+        let settings = run::default_settings(DriverCatalogue::default());
         let given = run::with_flags(&settings, &read(file.path()).unwrap()).unwrap();
         assert_eq!(json!(given.machine.drain_timeout.to_string()), "45m0s");
         assert_eq!((given.overshoot.margins.up, given.overshoot.margins.down), (7, settings.overshoot.margins.down));

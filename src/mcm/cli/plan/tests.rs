@@ -6,13 +6,7 @@ pub use std::{
 use rstest::rstest;
 
 use super::*;
-use crate::{
-    api::machine::MachineDeployment,
-    cli::{
-        flags::{ControlKubeconfig, TargetKubeconfig},
-        run::reading_options,
-    },
-};
+use crate::{api::machine::MachineDeployment, cli::run::default_settings};
 use mcm_driver_host::DriverCatalogue;
 use mcm_fake_api::{
     ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
@@ -78,8 +72,7 @@ impl Plane {
 
     /// With a change of the objects.
     async fn with(deployment: &Value, change: impl FnOnce(&mut Vec<SeedObject>)) -> Self {
-        let process = reading_options(ControlKubeconfig::Default, TargetKubeconfig::InCluster);
-        let settings = crate::process::settings(&process, true, DriverCatalogue::default());
+        let settings = default_settings(DriverCatalogue::default());
         let manager = settings.clone();
         let secret = json!({ "metadata": { "name": "pool", "namespace": NAMESPACE }, "data": { "userData": "eA==" } });
         let mut seeds: Vec<SeedObject> =

@@ -13,10 +13,9 @@ use super::{
     run,
 };
 use crate::{
-    process::{DriverSources, settings},
+    process::DriverSources,
     simulated_cloud::{CloudApi, CloudSimulator, SimulationSettings},
 };
-use mcm_controllers::Settings;
 use mcm_driver::DriverGuards;
 use mcm_driver_host::DriverCatalogue;
 use mcm_insight::read_only::{ReadOnly, ReadOnlyClients};
@@ -61,12 +60,7 @@ impl ReadingOptions {
     /// # Errors
     /// A driver of this build cannot be opened.
     pub(super) async fn cell(&self, reach: ReadOnlyClients) -> Result<ReadOnly> {
-        Ok(ReadOnly::from_clients(reach, self.settings()?).await)
-    }
-
-    /// The settings of a manager without flags.
-    fn settings(&self) -> Result<Settings> {
-        Ok(settings(&run::reading_options(self.control(), self.target()), false, drivers()?))
+        Ok(ReadOnly::from_clients(reach, run::default_settings(drivers()?)).await)
     }
 
     fn control(&self) -> ControlKubeconfig {
