@@ -33,6 +33,17 @@ impl Tools {
 
     /// Runs a command as a user types it. An editor changes nothing.
     async fn run(&self, world: &World, line: &str) {
+        // An answer that is bad news is an answer.
+        self.run_to(world, line, &[0, 3, 4]).await;
+    }
+
+    /// Runs a command that changes something. Commands of mcm ask on a terminal, and there is none.
+    async fn cure(&self, world: &World, line: &str) {
+        let consent = if line.starts_with("mcm ") { " --yes" } else { "" };
+        self.run_to(world, &format!("{line}{consent}"), &[0]).await;
+    }
+
+    async fn run_to(&self, world: &World, line: &str, codes: &[i32]) {
         let _turn = PROGRAMS.acquire().await.unwrap();
         let output = Command::new("bash")
             .args(["-c", line])
@@ -43,8 +54,7 @@ impl Tools {
             .await
             .unwrap();
         let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        // An answer that is bad news is an answer.
-        let is_answered = matches!(output.status.code(), Some(0 | 3 | 4));
+        let is_answered = output.status.code().is_some_and(|code| codes.contains(&code));
         assert!(is_answered, "{line} ended with {}:\n{said}\n{error}", output.status);
     }
 }
@@ -108,7 +118,7 @@ pub async fn check(world: &World, manager: &Manager, tools: &Tools, case: &Case)
         // Of several with one effect the last needs no other program, such as the controller of budgets.
         let cure = commands(false).rfind(|(_, danger)| *danger == effect);
         let (line, _) = cure.unwrap_or_else(|| panic!("{what} has no remedy that {effect}: {wait}"));
-        tools.run(world, line).await;
+        tools.cure(world, line).await;
         wait::until(&format!("the end of {what}"), async || {
             let now = waiting(world, manager).await;
             let is_over = |item: &Value| {
