@@ -63,6 +63,8 @@ pub struct MetalApi {
     pub free: BTreeMap<String, usize>,
     /// Hardware reservations of the project, all of one plan, and whether they are free.
     pub reservations: BTreeMap<String, bool>,
+    /// The number in the ID of the first device.
+    pub first: u64,
     /// Devices that were ever created.
     pub created: u64,
     /// Requests that do not fit the document.
@@ -93,6 +95,7 @@ impl MetalApi {
             devices: Vec::new(),
             free: [(PLAN.to_owned(), servers)].into(),
             reservations: BTreeMap::new(),
+            first: 0,
             created: 0,
             violations: Vec::new(),
             quota: None,
@@ -145,7 +148,7 @@ impl MetalApi {
         self.created += 1;
         let text = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
         let tags = order["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let id = format!("{number:08x}-2222-4000-8000-000000000000");
+        let id = format!("{:08x}-2222-4000-8000-000000000000", self.first + number);
         self.devices.push(Device {
             id: id.clone(),
             hostname: text("hostname"),

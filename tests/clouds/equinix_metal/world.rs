@@ -1,5 +1,7 @@
 //! The fake as a cloud with servers of two plans.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -23,8 +25,11 @@ pub struct World {
 }
 
 impl World {
+    /// Its devices have other IDs than those of other worlds.
     pub async fn new() -> Self {
+        static FIRST: AtomicU64 = AtomicU64::new(0);
         let metal = Fake::new(MetalApi::new(SERVERS));
+        metal.lock().cloud.first = FIRST.fetch_add(1 << 16, Ordering::Relaxed);
         metal.lock().cloud.free.insert(LARGE.to_owned(), SERVERS);
         let url = serve(&metal).await + BASE;
         Self { metal, url }

@@ -63,12 +63,19 @@ pub struct MetalApi {
     pub has_plain_errors: bool,
     /// Resources that are not there.
     pub absent: Vec<&'static str>,
+    /// The number in the ID of the first machine.
+    first: usize,
     frees: u64,
 }
 
 impl MetalApi {
     /// An API with so many free machines.
     pub fn new(machines: usize) -> Self {
+        Self::starting_at(0, machines)
+    }
+
+    /// The same; the numbers in the IDs of its machines begin there, so that several fakes have different ones.
+    pub fn starting_at(first: usize, machines: usize) -> Self {
         let mut api = Self {
             definitions: Definitions::of(include_str!("metal-api.json")),
             machines: BTreeMap::new(),
@@ -79,6 +86,7 @@ impl MetalApi {
             lingers: 0,
             has_plain_errors: false,
             absent: Vec::new(),
+            first,
             frees: 0,
         };
         api.add(SIZE, machines);
@@ -90,7 +98,7 @@ impl MetalApi {
         let first = self.machines.len();
         for number in first..first + machines {
             let machine = Machine {
-                id: format!("{number:08}-0000-4000-8000-000000000000"),
+                id: format!("{:08}-0000-4000-8000-000000000000", self.first + number),
                 partition: PARTITION.to_owned(),
                 size: size.to_owned(),
                 rack: format!("rack-{}", number % 3),

@@ -1,5 +1,7 @@
 //! The fake as a cloud with servers of two sizes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -22,8 +24,10 @@ pub struct World {
 }
 
 impl World {
+    /// Its machines have other IDs than those of other worlds.
     pub async fn new() -> Self {
-        let metal = Fake::new(MetalApi::new(SERVERS));
+        static FIRST: AtomicUsize = AtomicUsize::new(0);
+        let metal = Fake::new(MetalApi::starting_at(FIRST.fetch_add(1 << 16, Ordering::Relaxed), SERVERS));
         metal.lock().cloud.add(LARGE, SERVERS);
         let url = serve(&metal).await + BASE;
         Self { metal, url }

@@ -64,6 +64,8 @@ pub struct YandexApi {
     operations: BTreeMap<String, Operation>,
     /// Operations by idempotency keys.
     keys: BTreeMap<String, String>,
+    /// The number in the ID of the first instance.
+    pub first: u64,
     /// Instances that were ever created.
     pub created: u64,
     /// Requests that do not fit the API.
@@ -100,6 +102,7 @@ impl YandexApi {
             metadata: BTreeMap::new(),
             operations: BTreeMap::new(),
             keys: BTreeMap::new(),
+            first: 0,
             created: 0,
             violations: Vec::new(),
             quota: None,
@@ -250,7 +253,7 @@ impl YandexApi {
     fn add(&mut self, body: &Value) -> String {
         let number = self.created;
         self.created += 1;
-        let id = format!("fhm{number:05}");
+        let id = format!("fhm{:05}", self.first + number);
         let interfaces = body["networkInterfaceSpecs"].as_array().into_iter().flatten().enumerate();
         let interfaces: Vec<Value> = interfaces.map(|(index, one)| self.interface(number, index, one)).collect();
         let mut instance = json!({

@@ -1,5 +1,7 @@
 //! The fake as a cloud with a folder.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -21,8 +23,11 @@ pub struct World {
 }
 
 impl World {
+    /// Its instances have other IDs than those of other worlds.
     pub async fn new() -> Self {
+        static FIRST: AtomicU64 = AtomicU64::new(0);
         let yandex = Fake::new(YandexApi::new());
+        yandex.lock().cloud.first = FIRST.fetch_add(1 << 16, Ordering::Relaxed);
         let url = serve(&yandex).await;
         Self { yandex, url }
     }
