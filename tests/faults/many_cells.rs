@@ -21,7 +21,7 @@ use crate::{
     run::{Bound, Run},
     support::{
         control_plane::ControlPlane,
-        identity::{self, Identity},
+        identity::{self, Identity, Rights},
         objects, wait,
         world::{Manager, World},
     },
@@ -180,7 +180,7 @@ impl Cell {
         let namespace = control.namespace("cell").await;
         let folder: PathBuf = world.folder().join(&name);
         fs::create_dir_all(&folder).unwrap();
-        let identity = identity::create(control, control, &namespace, Path::new(&folder)).await;
+        let identity = identity::create((control, control), Rights::usual(), &namespace, Path::new(&folder)).await;
         Self { name, namespace, identity }
     }
 

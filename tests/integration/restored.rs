@@ -9,12 +9,14 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
+use rstest::rstest;
 use serde_json::json;
 
 use crate::{
     drain::{Kubelet, budget},
     support::{
         control_plane::ControlPlane,
+        identity::Rights,
         pods,
         scene::{Scene, Watched},
         wait,
@@ -35,13 +37,22 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// A Node may have our finalizer for so long after its VM has ended.
 const FINALIZER_LIMIT: Duration = Duration::from_secs(60);
 
+/// With the CRDs and the rights of this project, and with those of the Go programs: a world refuses to end if a request of
+/// the manager was denied.
+#[rstest]
+#[case::ours(Rights::Standalone)]
+#[case::those_of_the_go_programs(Rights::Reference)]
 #[tokio::test]
-async fn vms_that_serve_are_drained_one_by_one_and_the_pool_keeps_its_replicas() {
-    let control = ControlPlane::apart().await.unwrap().install().await.unwrap();
+async fn vms_that_serve_are_drained_one_by_one_and_the_pool_keeps_its_replicas(#[case] rights: Rights) {
+    let control = ControlPlane::apart().await.unwrap();
+    let control = match rights {
+        Rights::Reference => control.install_reference().await.unwrap(),
+        Rights::Standalone | Rights::DropIn => control.install().await.unwrap(),
+    };
     let target = ControlPlane::apart().await.unwrap();
     let (mut etcd, mut api_server) = (control.part("etcd"), control.part("kube-apiserver"));
     let [state, copy] = ["etcd", "etcd-copy"].map(|name| control.folder().join(name));
-    let mut world = World::between(&control, &target, "restored", &[]).await;
+    let mut world = World::between_with(rights, &control, &target, "restored").await;
 
     let manager = world.run(&SOON).await;
     world.pool(REPLICAS as u32, json!({})).await;

@@ -116,6 +116,15 @@ impl ControlPlane {
         Ok(self)
     }
 
+    /// Installs the CRDs of the Go programs, from the module that `hack/bench/reference` pins.
+    ///
+    /// # Errors
+    /// When Go or the module is not there, or the API server does not take one.
+    pub async fn install_reference(self) -> anyhow::Result<Self> {
+        install(&self.client(), &reference_crds()?).await?;
+        Ok(self)
+    }
+
     /// Where it listens and how to trust it, without credentials.
     pub fn anonymous(&self) -> Config {
         let mut config = self.config.clone();
@@ -180,6 +189,24 @@ impl ControlPlane {
         let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await?;
         Ok(Self { kubeconfig, config, _guard: guard })
     }
+}
+
+/// The CRDs of the Go programs.
+fn reference_crds() -> anyhow::Result<Vec<CustomResourceDefinition>> {
+    const MODULE: &str = "github.com/gardener/machine-controller-manager";
+    let found = Command::new("go")
+        .args(["mod", "download", "-json", MODULE])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/hack/bench/reference"))
+        .output()
+        .context("run go")?;
+    ensure!(found.status.success(), "download {MODULE}: {}", String::from_utf8_lossy(&found.stderr));
+    let module: serde_json::Value = serde_json::from_slice(&found.stdout)?;
+    let folder = Path::new(module["Dir"].as_str().context("a folder of the module")?).join("kubernetes/crds");
+    let files = std::fs::read_dir(&folder)?.collect::<Result<Vec<_>, _>>()?;
+    let read = |file: &std::fs::DirEntry| -> anyhow::Result<CustomResourceDefinition> {
+        Ok(serde_yaml_ng::from_str(&std::fs::read_to_string(file.path())?)?)
+    };
+    files.iter().map(read).collect()
 }
 
 /// Files of a client certificate.

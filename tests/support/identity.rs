@@ -18,14 +18,48 @@ use super::{control_plane::ControlPlane, objects};
 
 /// The account in the manifests of `config/standalone`.
 pub const ACCOUNT: &str = "mcm";
+/// What a program may do: the roles of a folder of `config`, or those of the Go programs to the letter.
+#[derive(Clone, Copy)]
+pub enum Rights {
+    Standalone,
+    DropIn,
+    Reference,
+}
+
+impl Rights {
+    /// Those of a test that chooses none. `tests/faults` also runs the Go programs.
+    pub fn usual() -> Self {
+        if env!("CARGO_CRATE_NAME") == "faults" { Self::DropIn } else { Self::Standalone }
+    }
+
+    /// Objects in the control and in the target cluster, and the name of the account in the former.
+    fn manifests(self) -> (Vec<Value>, Vec<Value>, &'static str) {
+        let (control, target, account) = match self {
+            Self::Standalone => STANDALONE,
+            Self::DropIn | Self::Reference => DROP_IN,
+        };
+        let mut in_control: Vec<Value> = documents(control).collect();
+        if matches!(self, Self::Reference) {
+            in_control.iter_mut().for_each(without_namespaces);
+        }
+        (in_control, documents(target).collect(), account)
+    }
+}
+
+/// The right that `config/rbac` has beyond those of the Go programs.
+fn without_namespaces(role: &mut Value) {
+    if let Some(rules) = role.pointer_mut("/rules").and_then(Value::as_array_mut) {
+        rules.retain(|rule| rule["resources"] != json!(["namespaces"]));
+    }
+}
+
 /// Roles in the control and in the target cluster, and the name of the account in the manifests.
-const LEAST: (&str, &str, &str) = (
+const STANDALONE: (&str, &str, &str) = (
     include_str!("../../config/standalone/control.yaml"),
     include_str!("../../config/standalone/target.yaml"),
     ACCOUNT,
 );
-/// For `tests/faults`, which also runs the Go programs.
-const OF_GO: (&str, &str, &str) = (
+const DROP_IN: (&str, &str, &str) = (
     include_str!("../../config/rbac/control.yaml"),
     include_str!("../../config/rbac/target.yaml"),
     "machine-controller-manager",
@@ -42,17 +76,22 @@ pub struct Identity {
 }
 
 /// Creates an account in each cluster, in a namespace that both have, and writes their kubeconfigs into a folder.
-pub async fn create(control: &ControlPlane, target: &ControlPlane, namespace: &str, folder: &Path) -> Identity {
+pub async fn create(
+    (control, target): (&ControlPlane, &ControlPlane),
+    rights: Rights,
+    namespace: &str,
+    folder: &Path,
+) -> Identity {
     let client = control.client();
-    let (in_control, of_target, account_name) = if env!("CARGO_CRATE_NAME") == "faults" { OF_GO } else { LEAST };
-    for mut object in documents(in_control) {
+    let (in_control, of_target, account_name) = rights.manifests();
+    for mut object in in_control {
         object["metadata"]["namespace"] = namespace.into();
         objects::apply(&client, &object).await;
     }
     let in_target = target.client();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": TARGET_ACCOUNT, "namespace": namespace}});
     objects::apply(&in_target, &account).await;
-    for object in documents(of_target) {
+    for object in of_target {
         objects::apply(&in_target, &bound(object, namespace)).await;
     }
     Identity {

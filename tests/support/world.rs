@@ -19,7 +19,7 @@ use super::{
     cloud::Cloud,
     control_plane::ControlPlane,
     door::Door,
-    identity::{self, Identity},
+    identity::{self, Identity, Rights},
     line::Line,
     logs, objects,
     program::{Program, free_port, mcm},
@@ -79,45 +79,50 @@ impl World {
     pub async fn with_cloud(name: &str, flags: &[&str]) -> Self {
         let slot = SLOTS.acquire().await.unwrap();
         let control_plane = ControlPlane::shared().await;
-        Self::on(control_plane, control_plane, Some(slot), name, flags).await
+        Self::on((control_plane, control_plane), Some(slot), name, flags, Rights::usual()).await
     }
 
     /// A world of a test that measures time: no other test that is busy runs beside it.
     pub async fn undisturbed(name: &str) -> Self {
         let slots = SLOTS.acquire_many(MOST.try_into().unwrap()).await.unwrap();
         let control_plane = ControlPlane::shared().await;
-        Self::on(control_plane, control_plane, Some(slots), name, &[]).await
+        Self::on((control_plane, control_plane), Some(slots), name, &[], Rights::usual()).await
     }
 
     /// A world of a test that mostly waits for time to pass. It uses no slot.
     pub async fn patient(name: &str) -> Self {
         let control_plane = ControlPlane::shared().await;
-        Self::on(control_plane, control_plane, None, name, &[]).await
+        Self::on((control_plane, control_plane), None, name, &[], Rights::usual()).await
     }
 
     /// A world on a separate control plane.
     pub async fn apart(control_plane: &ControlPlane, name: &str) -> Self {
         let slot = SLOTS.acquire().await.unwrap();
-        Self::on(control_plane, control_plane, Some(slot), name, &[]).await
+        Self::on((control_plane, control_plane), Some(slot), name, &[], Rights::usual()).await
     }
 
     /// A world whose Nodes are in another cluster than its Machines. It uses no slot.
     pub async fn between(control: &ControlPlane, target: &ControlPlane, name: &str, flags: &[&str]) -> Self {
-        Self::on(control, target, None, name, flags).await
+        Self::on((control, target), None, name, flags, Rights::usual()).await
+    }
+
+    /// The same with chosen rights.
+    pub async fn between_with(rights: Rights, control: &ControlPlane, target: &ControlPlane, name: &str) -> Self {
+        Self::on((control, target), None, name, &[], rights).await
     }
 
     async fn on(
-        control: &ControlPlane,
-        target: &ControlPlane,
+        (control, target): (&ControlPlane, &ControlPlane),
         slot: Option<SemaphorePermit<'static>>,
         name: &str,
         flags: &[&str],
+        rights: Rights,
     ) -> Self {
         let (client, in_target) = (control.client(), target.client());
         let namespace = control.namespace(name).await;
         target.ensure_namespace(&namespace).await;
         let folder = tempfile::Builder::new().prefix(&format!("{namespace}-")).tempdir().unwrap().keep();
-        let identity = identity::create(control, target, &namespace, &folder).await;
+        let identity = identity::create((control, target), rights, &namespace, &folder).await;
         let cloud = Cloud::start(target.kubeconfig(), &folder.join("cloud.log"), flags).await;
         let scene = Watched::start(&client, &in_target, &namespace);
         let admin = control.kubeconfig().to_owned();
