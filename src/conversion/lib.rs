@@ -50,7 +50,7 @@ pub use defaults::{
 pub use health_check::may_cover;
 pub use infrastructure::{
     bootstrap::{user_data_of, user_data_secret},
-    content_of, named, zone_of,
+    content_in_zone, content_of, named, zone_of,
 };
 pub use keys::is_in;
 pub use machine_pool::spread;

@@ -215,6 +215,7 @@ impl NotedPool {
         let spec = MCMMachineSpec {
             machine_class_ref: ClassRef { name: variant.unwrap_or_else(|| class.clone()) },
             machine_class: spec.machine_class.clone(),
+            zones: spec.zones.clone(),
             ..MCMMachineSpec::default()
         };
         let metadata = ObjectMeta {

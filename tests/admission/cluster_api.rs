@@ -173,6 +173,8 @@ fn dry_run() -> PatchParams {
     json!({ "machineClass": { "providerSpec": {}, "nodeTemplate": { "capacity": {}, "instanceType": "a", "region": "a", "zone": "a" } } }),
     "write cpu, gpu and memory"
 )]
+#[case::zones_of_a_named_class(json!({ "machineClassRef": { "name": "a" }, "zones": { "b": {} } }), "zones changes machineClass")]
+#[case::zone_without_changes(json!({ "machineClass": { "providerSpec": {} }, "zones": { "b": "subnet-b" } }), "spec.zones.b: Invalid value")]
 #[tokio::test]
 async fn an_mcmmachine_that_could_never_work_is_refused(#[case] spec: Value, #[case] text: &str) {
     let place = Place::new().await;

@@ -37,7 +37,7 @@ use crate::{
 
 const WORKERS: usize = 2;
 pub const REGION: &str = "eu-west-1";
-const GCP_ZONE: &str = "europe-west1-b";
+pub const GCP_ZONE: &str = "europe-west1-b";
 const IMAGE: &str = "projects/os/global/images/os-1";
 
 /// A cloud with one zone.
@@ -491,6 +491,25 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
     });
 }
 
+/// Values of all variables without a default, for objects of which no VM is made.
+pub const VARIABLES: [(&str, &str); 15] = [
+    ("AWS_REGION", REGION),
+    ("AWS_ZONE", "eu-west-1a"),
+    ("AWS_AMI_ID", "ami-1"),
+    ("AWS_SUBNET_ID", "subnet-1"),
+    ("AWS_SECURITY_GROUP_ID", "sg-1"),
+    ("GCP_REGION", "europe-west1"),
+    ("GCP_ZONE", GCP_ZONE),
+    ("IMAGE_ID", IMAGE),
+    ("OPENSTACK_IMAGE_NAME", "image"),
+    ("OPENSTACK_CONTROL_PLANE_MACHINE_FLAVOR", "m1.medium"),
+    ("OPENSTACK_NODE_MACHINE_FLAVOR", "m1.medium"),
+    ("OPENSTACK_SSH_KEY_NAME", "operator"),
+    ("OPENSTACK_NETWORK_ID", "00000000-0000-4000-8000-0000000000b1"),
+    ("OPENSTACK_SUBNET_ID", "00000000-0000-4000-8000-0000000000c1"),
+    ("OPENSTACK_SECURITY_GROUP", "group"),
+];
+
 /// Without the variable the MCMCluster is accepted, and names no load balancer.
 #[rstest]
 #[case::aws("aws")]
@@ -500,23 +519,6 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
 #[case::gcp_topology("gcp-topology")]
 #[case::openstack_topology("openstack-topology")]
 fn a_flavour_needs_no_load_balancer(#[case] flavour: &str) {
-    const VARIABLES: [(&str, &str); 15] = [
-        ("AWS_REGION", REGION),
-        ("AWS_ZONE", "eu-west-1a"),
-        ("AWS_AMI_ID", "ami-1"),
-        ("AWS_SUBNET_ID", "subnet-1"),
-        ("AWS_SECURITY_GROUP_ID", "sg-1"),
-        ("GCP_REGION", "europe-west1"),
-        ("GCP_ZONE", GCP_ZONE),
-        ("IMAGE_ID", IMAGE),
-        ("OPENSTACK_IMAGE_NAME", "image"),
-        ("OPENSTACK_CONTROL_PLANE_MACHINE_FLAVOR", "m1.medium"),
-        ("OPENSTACK_NODE_MACHINE_FLAVOR", "m1.medium"),
-        ("OPENSTACK_SSH_KEY_NAME", "operator"),
-        ("OPENSTACK_NETWORK_ID", "00000000-0000-4000-8000-0000000000b1"),
-        ("OPENSTACK_SUBNET_ID", "00000000-0000-4000-8000-0000000000c1"),
-        ("OPENSTACK_SECURITY_GROUP", "group"),
-    ];
     play(async |world: &'static World| {
         let name = format!("{}-open", flavour.replace("topology", "class"));
         let scene = Scene::with_authority(world, &name).await;

@@ -76,6 +76,8 @@ mod stand_in;
 mod topology;
 mod upgrade;
 mod world;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod zones;
 
 // For the fake of OpenStack.
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]

@@ -9,8 +9,8 @@ use super::reasons;
 use crate::object::{conditions::ConditionVerdict, view::ObjectView};
 use mcm_api::machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef};
 pub use mcm_conversion::{
-    content_of,
-    types::{ClassRef, MCMCluster, NodeInfo},
+    content_in_zone, content_of,
+    types::{ClassRef, ClassZones, MCMCluster, NodeInfo},
     zone_of,
 };
 
@@ -36,8 +36,8 @@ pub(super) enum ClassResolution {
 pub(super) struct VmDescription<'a> {
     /// The class that it names.
     pub named: &'a ClassRef,
-    /// The content of a class in the object itself, and the name of the class that is created from it.
-    pub inline: Option<(String, &'a ClassContent)>,
+    /// The content of a class in the object itself, with its changes by zone, and the name of the class that is created from it.
+    pub inline: Option<(String, &'a ClassContent, &'a ClassZones)>,
     /// The required zone of the VMs; empty for any.
     pub zone: &'a str,
     /// The infrastructure of the Cluster.
@@ -59,7 +59,11 @@ impl VmDescription<'_> {
     pub(super) fn resolve(&self) -> ClassResolution {
         let zone = self.zone;
         let (name, content, is_inline) = match &self.inline {
-            Some((name, content)) => (name.clone(), ClassContent::clone(content), true),
+            Some((name, content, zones)) if zones.contains_key(zone) => {
+                let content = Box::new(content_in_zone(content, zones, zone));
+                return ClassResolution::Usable { name: name.clone(), content, is_inline: true };
+            }
+            Some((name, content, _)) => (name.clone(), ClassContent::clone(content), true),
             None => match self.named() {
                 Ok(class) => (class.name_any(), content_of(&class), false),
                 Err(problem) => return ClassResolution::Problem(problem),
@@ -67,7 +71,9 @@ impl VmDescription<'_> {
         };
         if !zone.is_empty() && zone_of(Some(&content)).as_deref() != Some(zone) {
             let advice = match is_inline {
-                true => "use a template whose machineClass is in that zone".to_owned(),
+                true => {
+                    "list that zone in zones of the template, or use one whose machineClass is in that zone".to_owned()
+                }
                 false if self.infrastructure.known().is_none() => "use a template with a class of that zone".to_owned(),
                 false => format!(
                     "name a class of that zone in spec.failureDomains[].machineClassOverrides[{name}] of the MCMCluster"

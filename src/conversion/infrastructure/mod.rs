@@ -24,7 +24,7 @@ use class::derived_class;
 use mcm_api::machine::{ClassContent, ClassSpec, MachineClass};
 use noted::{NotedInfrastructure, infrastructure_object, kind_of, object_of, plain};
 
-pub use class::{content_of, named, zone_of};
+pub use class::{content_in_zone, content_of, named, zone_of};
 
 /// Where the object of a bootstrap provider is noted.
 const CONFIG_REF: &str = "spec.bootstrap.configRef";
@@ -75,7 +75,7 @@ pub fn to_native(
             report.refuse(format!("{at}spec.infrastructureRef"), reason, "set machineClassRef or machineClass");
             return found;
         }
-        (Some(content), _) => Some(content.clone()),
+        (Some(content), _) => Some(content_in_zone(content, &inner.zones, &spec.failure_domain)),
         (None, name) => input.class(namespace, name).as_ref().map(content_of),
     };
     found.provider_spec = content.as_ref().map(|content| content.provider_spec.clone()).unwrap_or_default();
@@ -107,7 +107,7 @@ pub fn to_native(
         class.metadata.name.unwrap_or_default()
     };
     // The subnet of a template of another provider determines the zone.
-    if noted.foreign.is_none() {
+    if noted.foreign.is_none() && !inner.zones.contains_key(&spec.failure_domain) {
         check_zone(spec, content.as_ref(), at, report);
     }
     if inner.creation_timeout_seconds.is_some() {

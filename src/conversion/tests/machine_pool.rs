@@ -109,6 +109,27 @@ fn r37_a_zone_needs_a_class_of_that_zone() {
     assert_eq!(refused(&to_native(&given)), ["spec.template.spec.failureDomain"]);
 }
 
+/// A description with changes by zone needs no class of each zone.
+#[test]
+fn r37_a_pool_with_changes_by_zone_has_a_class_for_each_zone() {
+    let mut given = capi_pool();
+    let mut content = given[3].clone();
+    for field in ["apiVersion", "kind", "metadata", "secretRef"] {
+        content.as_object_mut().unwrap().remove(field);
+    }
+    set(&mut given[0], "/spec/failureDomains", json!(["eu-a", "eu-b"]));
+    let spec = json!({ "machineClass": content, "zones": { "eu-b": { "subnet": "b" } } });
+    set(&mut given[1], "/spec", spec);
+    let made = objects(to_native(&given));
+    let classes = made.iter().filter(|one| one["kind"] == "MachineClass" && one["metadata"]["name"] != "small");
+    let mut zones: Vec<(&str, &Value)> = classes
+        .map(|class| (class["nodeTemplate"]["zone"].as_str().unwrap(), &class["providerSpec"]["subnet"]))
+        .collect();
+    zones.sort_unstable_by_key(|(zone, _)| *zone);
+    assert_eq!(zones, [("eu-a", &Value::Null), ("eu-b", &json!("b"))]);
+    assert_eq!(sorted(objects(to_capi(&made))), sorted(given));
+}
+
 /// The Secret is renewed every few minutes; its content must not roll machines.
 #[test]
 fn r37_another_content_of_the_bootstrap_secret_is_no_rollout() {

@@ -17,12 +17,12 @@ pub use health_check::{
     UnhealthyCondition,
 };
 pub use infrastructure::{
-    ClassRef, ClusterResource, ClusterSecretRef, ControlPlaneRegistration, Endpoint, FailureDomain, MCMCluster,
-    MCMClusterSpec, MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, MCMMachine, MCMMachinePool,
-    MCMMachinePoolSpec, MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec, MCMMachineSpec,
-    MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec, MCMMachineTemplateStatus, MCMMigration,
-    MCMMigrationSpec, MCMMigrationStatus, MachineAuthority, MigratedKind, MigratedMachine, MigrationSide, NodeInfo,
-    NodeMeta, NodeTaint, PoolInstance, PoolResource, Provisioning, ReportedFailureDomain, TemplateResource,
+    ClassRef, ClassZones, ClusterResource, ClusterSecretRef, ControlPlaneRegistration, Endpoint, FailureDomain,
+    MCMCluster, MCMClusterSpec, MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, MCMMachine,
+    MCMMachinePool, MCMMachinePoolSpec, MCMMachinePoolStatus, MCMMachinePoolTemplate, MCMMachinePoolTemplateSpec,
+    MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec, MCMMachineTemplateStatus,
+    MCMMigration, MCMMigrationSpec, MCMMigrationStatus, MachineAuthority, MigratedKind, MigratedMachine, MigrationSide,
+    NodeInfo, NodeMeta, NodeTaint, PoolInstance, PoolResource, Provisioning, ReportedFailureDomain, TemplateResource,
 };
 pub use machine::{
     Bootstrap, Initialization, Machine, MachineDeletion, MachineMeta, MachineSpec, MachineStatus, MachineTaint,

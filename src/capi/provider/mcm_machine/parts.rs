@@ -103,7 +103,7 @@ impl Snapshot {
         let content = object.spec.machine_class.as_ref();
         let description = VmDescription {
             named: &object.spec.machine_class_ref,
-            inline: content.map(|content| (object.name_any(), content)),
+            inline: content.map(|content| (object.name_any(), content, &object.spec.zones)),
             zone: self.zone(),
             infrastructure: &self.infrastructure,
             class: &self.class,
@@ -121,7 +121,7 @@ impl Snapshot {
         let Some((kinds, reference)) = self.network_of(content) else {
             return ClassResolution::Usable { name, content: Box::new(content.clone()), is_inline: true };
         };
-        let zone = zone_of(Some(content)).unwrap_or_default();
+        let zone = zone_of(Some(content)).unwrap_or_else(|| self.zone().to_owned());
         match with_network(content, &zone, cluster) {
             Ok(content) => ClassResolution::Usable { name, content: Box::new(content), is_inline: true },
             Err(lack) => {

@@ -157,10 +157,12 @@ fn remove_surplus(plan: &mut Plan<Action>, snapshot: &Snapshot, shares: &[PoolSh
         }
     }
     let uid = snapshot.object.metadata.uid.as_deref().unwrap_or_default();
+    let zones = shares.iter().map(|share| share.zone.as_str()).chain([""]);
+    let wanted: Vec<String> = zones.filter_map(|zone| shares::own_class(&snapshot.object, zone)).collect();
     let own = snapshot.classes.values().filter_map(ObjectView::known);
     for class in own.filter(|class| owner::is_controlled_by(&class.metadata, uid)) {
         let name = class.name_any();
-        let is_wanted = shares::own_class(&snapshot.object).as_ref() == Some(&name);
+        let is_wanted = wanted.contains(&name);
         if !is_wanted && !snapshot.used_classes.contains(&name) && class.metadata.deletion_timestamp.is_none() {
             plan.then(Action::DeleteClass(class.clone()), "no machine uses the class any more");
         }

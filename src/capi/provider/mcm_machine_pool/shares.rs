@@ -13,7 +13,7 @@ use crate::{
 use mcm_api::{machine::ClassNodeTemplate, syntax};
 use mcm_controllers::object::owner;
 pub use mcm_conversion::{
-    named, spread,
+    content_in_zone, named, spread,
     types::{MCMCluster, MCMMachinePool, MachinePool, names},
 };
 
@@ -53,16 +53,16 @@ fn in_zone(pool: &str, zone: &str) -> String {
     named(&head, &name)
 }
 
-/// Name of the class that is created from a description in the pool itself. Other content leads to another class, and
-/// so to a rollout: machines of the old class may still exist.
-pub(super) fn own_class(object: &MCMMachinePool) -> Option<String> {
-    let content = object.spec.machine_class.as_ref()?;
-    Some(named(&object.name_any(), &serde_json::to_string(content).unwrap_or_default()))
+/// Name of the class that is created for a zone from a description in the pool itself. Other content leads to another
+/// class, and so to a rollout: machines of the old class may still exist.
+pub(super) fn own_class(object: &MCMMachinePool, zone: &str) -> Option<String> {
+    let content = content_in_zone(object.spec.machine_class.as_ref()?, &object.spec.zones, zone);
+    Some(named(&object.name_any(), &serde_json::to_string(&content).unwrap_or_default()))
 }
 
 /// Name of the class of a zone.
 pub(super) fn class_name(object: &MCMMachinePool, zone: &str, infrastructure: &ObjectView<MCMCluster>) -> String {
-    own_class(object).unwrap_or_else(|| class::in_zone(&object.spec.machine_class_ref, zone, infrastructure))
+    own_class(object, zone).unwrap_or_else(|| class::in_zone(&object.spec.machine_class_ref, zone, infrastructure))
 }
 
 impl Snapshot {
@@ -77,7 +77,7 @@ impl Snapshot {
         let name = class_name(object, &share.zone, &self.infrastructure);
         let description = VmDescription {
             named: &object.spec.machine_class_ref,
-            inline: object.spec.machine_class.as_ref().map(|content| (name.clone(), content)),
+            inline: object.spec.machine_class.as_ref().map(|content| (name.clone(), content, &object.spec.zones)),
             zone: &share.zone,
             infrastructure: &self.infrastructure,
             class: self.classes.get(&name).unwrap_or(&ObjectView::Missing),

@@ -89,7 +89,7 @@ struct Vm {
 prop_compose! {
     fn vm()(
         form in 0..3,
-        [has_secret, has_zone, has_credentials] in any::<[bool; 3]>(),
+        [has_secret, has_zone, has_other_zone, has_credentials] in any::<[bool; 4]>(),
         creation_timeout_seconds in option::of(1..1000),
         node_template in node_meta(),
         labels in keys(&["team"]),
@@ -103,17 +103,24 @@ prop_compose! {
             credentials_secret_ref: has_credentials.then(|| machine::SecretRef { name: "cloud".into(), namespace: "demo".into() }),
         };
         let (machine_class, name) = if form == 0 { (Some(content), "") } else { (None, "small") };
+        let is_elsewhere = has_other_zone && machine_class.is_some();
+        let zones = is_elsewhere.then(|| ("eu-b".to_owned(), json!({ "subnet": "b" })));
         Vm {
             spec: MCMMachineSpec {
                 provider_id: String::new(),
                 machine_class_ref: ClassRef { name: name.into() },
                 machine_class,
+                zones: zones.into_iter().collect(),
                 creation_timeout_seconds,
                 node_template,
             },
             data_secret_name: if form == 1 { "small-bootstrap" } else { "join" },
             has_secret: has_secret && form != 1,
-            failure_domain: if has_zone { "eu-a" } else { "" },
+            failure_domain: match (has_zone, is_elsewhere) {
+                (true, true) => "eu-b",
+                (true, false) => "eu-a",
+                (false, _) => "",
+            },
             template_meta: MachineMeta { labels, annotations },
             labels: object_labels,
         }

@@ -7,6 +7,7 @@ use k8s_openapi::{
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{super::machine::MachineMeta, schema, status::Provisioning};
 use mcm_api::{
@@ -87,6 +88,12 @@ pub struct MCMMachineSpec {
     /// The description of the VM itself, instead of a reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_class: Option<ClassContent>,
+    /// Changes of `machineClass.providerSpec` by zone, so that one description has VMs in more than one zone. A change is
+    /// merged: objects by their keys, of which `null` removes one, and lists by the positions of their elements. Any other
+    /// value replaces the one of `machineClass`. The zone in `machineClass.nodeTemplate` becomes that of the Machine.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::class_zones")]
+    pub zones: ClassZones,
     /// For how long the VM may take to be created, in seconds; without a limit if absent. Then it is reported as failed;
     /// only a MachineHealthCheck or a user replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +103,9 @@ pub struct MCMMachineSpec {
     #[serde(skip_serializing_if = "is_zero")]
     pub node_template: NodeMeta,
 }
+
+/// Changes of the `providerSpec` of a description, by zone.
+pub type ClassZones = BTreeMap<String, Value>;
 
 /// A reference to a MachineClass in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -12,7 +12,7 @@ pub use cluster::{
     MCMClusterStatus, MCMClusterTemplate, MCMClusterTemplateSpec, ReportedFailureDomain,
 };
 pub use machine::{
-    ClassRef, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,
+    ClassRef, ClassZones, MCMMachine, MCMMachineSpec, MCMMachineStatus, MCMMachineTemplate, MCMMachineTemplateSpec,
     MCMMachineTemplateStatus, NodeInfo, NodeMeta, NodeTaint, TemplateResource,
 };
 pub use migration::{

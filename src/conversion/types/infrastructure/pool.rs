@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::machine::MachineMeta,
-    machine::{ClassRef, NodeInfo},
+    machine::{ClassRef, ClassZones, NodeInfo},
     schema,
     status::Provisioning,
 };
@@ -76,6 +76,10 @@ pub struct MCMMachinePoolSpec {
     /// The description of the VMs itself, instead of a reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_class: Option<ClassContent>,
+    /// Changes of `machineClass.providerSpec` by zone, as in an MCMMachine.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::class_zones")]
+    pub zones: ClassZones,
     /// How the VMs are replaced; a rolling update if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,

@@ -34,6 +34,14 @@ pub(super) fn domain_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": NAME_MAX })
 }
 
+pub(super) fn class_zones(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 100,
+        "additionalProperties": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
+    })
+}
+
 pub(super) fn class_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 253 })
 }
@@ -74,19 +82,33 @@ fn one_of(expression: &str, message: &str) -> Schema {
 
 /// A VM is described by a class or in place.
 pub(super) fn one_class() -> Vec<ValidationRule> {
-    vec![rule(
-        "has(self.machineClassRef) != has(self.machineClass)",
-        "write either machineClassRef with the name of a MachineClass, or machineClass with its content",
-    )]
+    vec![
+        rule(
+            "has(self.machineClassRef) != has(self.machineClass)",
+            "write either machineClassRef with the name of a MachineClass, or machineClass with its content",
+        ),
+        zones_of_class(),
+    ]
+}
+
+/// A named class is in one zone: its changes by zone are other classes, in `spec.failureDomains` of the MCMCluster.
+fn zones_of_class() -> ValidationRule {
+    rule(
+        "!has(self.zones) || has(self.machineClass)",
+        "zones changes machineClass: for a MachineClass, name the classes of other zones in machineClassOverrides of the MCMCluster",
+    )
 }
 
 /// The VMs of a pool are described by a class, in place, or by a deployment that exists.
 pub(super) fn one_source() -> Vec<ValidationRule> {
-    vec![rule(
-        "[has(self.machineClassRef), has(self.machineClass), has(self.machineDeploymentRef)].filter(it, it).size() == 1",
-        "write one of machineClassRef with the name of a MachineClass, machineClass with its content, or \
+    vec![
+        rule(
+            "[has(self.machineClassRef), has(self.machineClass), has(self.machineDeploymentRef)].filter(it, it).size() == 1",
+            "write one of machineClassRef with the name of a MachineClass, machineClass with its content, or \
          machineDeploymentRef with the name of an MCM MachineDeployment",
-    )]
+        ),
+        zones_of_class(),
+    ]
 }
 
 /// Exactly one kind of load balancer, with a name or, in a template, with an empty one.

@@ -465,6 +465,36 @@ fn a_vm_described_in_the_object_gets_a_class_that_the_object_controls() {
     assert_eq!((world.condition("Ready").as_str(), world.native), ("False NameTaken", None));
 }
 
+/// One description for VMs in several zones: the subnet of the zone takes the place of the other, and nothing else changes.
+#[rstest]
+#[case::anywhere("", Some(("subnet-a", "a")))]
+#[case::its_own_zone("a", Some(("subnet-a", "a")))]
+#[case::changed("b", Some(("subnet-b", "b")))]
+#[case::not_listed("c", None)]
+fn a_vm_described_in_the_object_is_in_the_zone_of_its_machine(
+    #[case] zone: &str,
+    #[case] expected: Option<(&str, &str)>,
+) {
+    let mut world = World::with_data();
+    let interfaces = |subnet: &str| json!([{ "subnetID": subnet, "securityGroupIDs": ["sg"] }]);
+    let mut content = class("small", "a");
+    content["providerSpec"]["networkInterfaces"] = interfaces("subnet-a");
+    let zones = json!({ "b": { "networkInterfaces": [{ "subnetID": "subnet-b" }] } });
+    world.set_object(&json!({ "spec": { "machineClassRef": null, "machineClass": content, "zones": zones } }));
+    world.set_machine(&json!({ "spec": { "failureDomain": zone } }));
+    world.pass();
+    let Some((subnet, zone)) = expected else {
+        assert_eq!((world.condition("Ready").as_str(), world.native), ("False FailureDomainUnavailable", None));
+        return;
+    };
+    let class = &world.classes["m"];
+    let shown = (&class["providerSpec"]["networkInterfaces"], &class["nodeTemplate"]["zone"]);
+    assert_eq!(shown, (&interfaces(subnet), &json!(zone)));
+    world.vm("simulated:///r/vm");
+    world.pass();
+    assert_eq!((world.condition("Ready").as_str(), world.status().failure_domain.as_str()), ("True Provisioned", zone));
+}
+
 /// A description without credentials gets those of the cluster. The MCMCluster must be known.
 #[rstest]
 #[case::of_the_cluster(json!({}), Some("cloud"), Some(("cloud", "ns")))]

@@ -506,6 +506,42 @@ fn a_pool_that_describes_its_vms_has_a_class_for_each_description() {
     assert!(world.classes.contains_key("small"), "the class of somebody else stays");
 }
 
+/// One description for a pool in several zones: a class for each zone, and a change of one zone replaces its machines only.
+#[test]
+fn a_pool_that_describes_its_vms_has_a_class_for_each_zone() {
+    let content = |subnet: &str| {
+        json!({ "spec": {
+        "machineClassRef": null,
+        "machineClass": class("small", "a"),
+        "zones": { "b": { "subnet": subnet } },
+    } })
+    };
+    let mut world = World::new();
+    world.set_pool(&json!({ "spec": { "failureDomains": ["a", "b"] } }));
+    world.set_object(&content("b-1"));
+    world.pass();
+    let used = |world: &World, name: &str| {
+        world.deployments[name]["spec"]["template"]["spec"]["class"]["name"].as_str().unwrap().to_owned()
+    };
+    let (in_a, in_b) = (used(&world, "p-a"), used(&world, "p-b"));
+    let shown = |world: &World, name: &str| {
+        let class = &world.classes[name];
+        (class["nodeTemplate"]["zone"].clone(), class["providerSpec"]["subnet"].clone())
+    };
+    assert_eq!((shown(&world, &in_a), shown(&world, &in_b)), ((json!("a"), Value::Null), (json!("b"), json!("b-1"))));
+    world.catch_up();
+    world.set_object(&content("b-2"));
+    world.pass();
+    assert_eq!(used(&world, "p-a"), in_a);
+    let next = used(&world, "p-b");
+    assert_eq!(shown(&world, &next), (json!("b"), json!("b-2")));
+    world.catch_up();
+    world.pass();
+    assert!(
+        world.classes.contains_key(&in_a) && world.classes.contains_key(&next) && !world.classes.contains_key(&in_b)
+    );
+}
+
 /// A deleted class changes nothing about the existing machines.
 #[test]
 fn a_deployment_keeps_its_class_while_the_pool_names_none_that_exists() {
