@@ -151,14 +151,10 @@ pub trait CloudOperations: Send + Sync + 'static {
     /// Deletes the VMs of a Machine.
     async fn delete(&self, session: &Self::Session, request: &MachineRequest) -> Result<Option<String>, DriverError>;
 
-    /// Gives a VM the tags by which lists find it, or takes them away.
-    async fn tag(
-        &self,
-        session: &Self::Session,
-        request: &MachineRequest,
-        vm: VmOf<Self>,
-        is_listed: bool,
-    ) -> Result<(), DriverError>;
+    /// Gives a VM the tags by which lists find it, or takes them away. Called if [`Self::CAPABILITIES`] has it.
+    async fn tag(&self, _: &Self::Session, _: &MachineRequest, _: VmOf<Self>, _: bool) -> Result<(), DriverError> {
+        Err(untaggable(Self::NAME))
+    }
 
     /// Checks the cloud resources that the class needs.
     async fn inspect(&self, session: &Self::Session, secret: &SecretData) -> Vec<ResourceFinding>;
@@ -310,6 +306,9 @@ impl<C: CloudOperations> Driver for CloudDriver<C> {
     }
 
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
+        if !C::CAPABILITIES.tag {
+            return Err(untaggable(C::NAME));
+        }
         let session = self.0.open_session(&request.class, &request.secret).await?;
         let vm = self.0.find_only(&session, request).await?;
         self.0.tag(&session, request, vm, is_listed).await
@@ -339,6 +338,12 @@ impl<C: CloudOperations> Driver for CloudDriver<C> {
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
         Ok(specs.iter().filter_map(C::volume_id).collect())
     }
+}
+
+/// The error of a cloud whose VMs keep their tags.
+fn untaggable(name: &str) -> DriverError {
+    let message = format!("driver {name} cannot change tags: change them by hand, as the class specifies");
+    DriverError::new(Code::Unimplemented, message)
 }
 
 /// The VMs that are not leaving.

@@ -17,8 +17,7 @@ pub(super) struct Access {
     pub iam: String,
     /// URL of the list of service accounts, unless a Secret names a private cloud.
     pub accounts: String,
-    /// Requests for tokens use the proxy that the environment names, if it names one. Requests to the Compute API
-    /// always use it.
+    /// Requests use the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
     pub limits: HttpLimits,
     /// Features that Secrets may use.

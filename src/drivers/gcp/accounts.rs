@@ -5,18 +5,15 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use tokio::{runtime::Handle, sync::OnceCell, task::spawn_blocking};
-
 use super::{
     access::Access,
-    client::Clients,
     credentials::{Credentials, Login},
     tokens::{Google, Tokens},
 };
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{AccountLimiters, CloudFailure, HttpClient, LruCache},
+    cloud::{AccountLimiters, HttpClient, LruCache},
 };
 
 /// More than any installation has.
@@ -39,34 +36,21 @@ impl From<&Login> for AccountKey {
 
 /// The Compute API with credentials.
 pub(super) struct Account {
-    /// The Compute API, without [`COMPUTE_PATH`] and without a slash at the end.
-    endpoint: String,
+    /// URL of the Compute API, without a slash at the end.
+    compute: String,
     /// URL of the list of service accounts. `None` for a private cloud, so that Google receives none of its tokens.
     pub iam: Option<String>,
     pub http: Arc<HttpClient>,
     pub limiters: Arc<AccountLimiters>,
-    pub tokens: Arc<Tokens>,
+    pub tokens: Tokens,
     /// Lists have a mask of fields. The host of the API may refuse it.
     pub takes_masks: AtomicBool,
-    /// Created with the first call: they read the certificates of the system.
-    clients: OnceCell<Clients>,
 }
 
 impl Account {
-    /// Clients of the Compute API.
-    pub(super) async fn clients(&self) -> Result<&Clients, CloudFailure> {
-        let create = || async {
-            let (endpoint, tokens, runtime) = (self.endpoint.clone(), Arc::clone(&self.tokens), Handle::current());
-            // Reading certificates blocks.
-            let clients = spawn_blocking(move || runtime.block_on(Clients::new(&endpoint, &tokens))).await;
-            clients.unwrap_or_else(|error| Err(CloudFailure::Unsent(error.to_string())))
-        };
-        self.clients.get_or_try_init(create).await
-    }
-
     /// The URL of what is at a path of the Compute API.
     pub(super) fn url(&self, path: &str) -> String {
-        format!("{}{COMPUTE_PATH}/{path}", self.endpoint)
+        format!("{}/{path}", self.compute)
     }
 }
 
@@ -101,14 +85,14 @@ impl Accounts {
         let limiters = Arc::new(AccountLimiters::new(access.limits.slowest));
         let google = Google::new(access.clone(), key.credentials.clone(), Arc::clone(http), Arc::clone(&limiters));
         let url = key.endpoint.as_ref().unwrap_or(&access.compute).trim_end_matches('/');
+        let url = format!("{}{COMPUTE_PATH}", url.strip_suffix(COMPUTE_PATH).unwrap_or(url));
         Account {
-            endpoint: url.strip_suffix(COMPUTE_PATH).unwrap_or(url).to_owned(),
+            compute: url,
             iam: key.endpoint.is_none().then(|| access.accounts.trim_end_matches('/').to_owned()),
             http: Arc::clone(http),
             limiters,
-            tokens: Arc::new(Tokens::new(google)),
+            tokens: Tokens::new(google),
             takes_masks: AtomicBool::new(true),
-            clients: OnceCell::new(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of the Compute API: nothing is decided here.
+//! The calls of the Compute API, with the types of Google's crate: nothing is decided here.
 
 use std::{
     collections::BTreeSet,
@@ -7,14 +7,12 @@ use std::{
 
 use futures::future::try_join_all;
 use google_cloud_compute_v1::model;
-use google_cloud_gax::{self as gax, options::RequestOptionsBuilder};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
     accounts::Account,
-    client::Clients,
     errors::{failure_of_call, is_absent, pause_of},
     instance::{FIELDS, Instance},
     operation::{self, Operation},
@@ -22,12 +20,14 @@ use super::{
 };
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{AGENT, AdaptiveLimiter, CloudFailure, PageCollector},
+    cloud::{CloudFailure, HttpAnswer, PageCollector},
     code::Code,
 };
 
 /// VMs per page, as many as there may be.
-const PAGE: u32 = 500;
+const PAGE: &str = "500";
+/// The version of the API that the types of Google's crate describe.
+const API_VERSION: &str = "2026-09-01";
 /// So many names fit into a URL.
 const MOST_NAMES: usize = 50;
 /// Header with the fields that an answer has.
@@ -56,12 +56,12 @@ struct Page<T> {
     warning: Option<String>,
 }
 
-impl From<model::InstanceList> for Page<Instance> {
-    fn from(list: model::InstanceList) -> Self {
+impl Page<Instance> {
+    fn of_zone(zone: &str, list: model::InstanceList) -> Self {
         let warning = list.warning.and_then(|warning| warning.code);
         Self {
             is_of_kind: list.kind.as_deref() == Some("compute#instanceList"),
-            items: list.items.into_iter().map(Instance::from_api).collect(),
+            items: list.items.into_iter().map(|found| Instance::from_api(found, zone)).collect(),
             next: list.next_page_token,
             warning: warning.and_then(|code| code.name().map(str::to_owned)),
         }
@@ -80,11 +80,31 @@ impl From<model::OperationList> for Page<Operation> {
     }
 }
 
-/// Permits or forbids the repetition of a call whose outcome is not known.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    Yes,
-    No,
+/// A request to an API of Google, before it has a token.
+#[derive(Clone, Debug)]
+struct ApiRequest {
+    /// Its name in the metrics.
+    service: &'static str,
+    method: Method,
+    url: String,
+    /// JSON, or empty.
+    body: String,
+    /// The fields that the answer has; all without a mask.
+    mask: Option<&'static str>,
+    /// It changes nothing.
+    is_read: bool,
+    /// It is repeated although its outcome is not known.
+    is_repeated: bool,
+}
+
+impl ApiRequest {
+    fn get(service: &'static str, url: String) -> Self {
+        Self { service, method: Method::GET, url, body: String::new(), mask: None, is_read: true, is_repeated: true }
+    }
+
+    fn change(service: &'static str, method: Method, url: String, body: String) -> Self {
+        Self { method, body, is_read: false, is_repeated: false, ..Self::get(service, url) }
+    }
 }
 
 impl Compute {
@@ -99,16 +119,12 @@ impl Compute {
 
     /// All VMs of a zone, whoever made them, or those that a filter lets pass.
     pub(super) async fn instances(&self, zone: &str, filter: Option<&str>) -> Result<Vec<Instance>, DriverError> {
-        let service = "instance_list";
         let page = |token: Option<String>| async move {
-            let send = |clients: &Clients, has_mask| {
-                let list = clients.instances.list().set_project(&self.project).set_zone(zone).set_max_results(PAGE);
-                let list = list.set_or_clear_filter(filter).set_or_clear_page_token(token.as_deref());
-                masked(list.with_user_agent(AGENT), has_mask, FIELDS).send()
-            };
-            self.call_list(service, Repeat::Yes, send).await.map(Page::from)
+            let url = self.page_url(zone, "instances", filter, token.as_deref());
+            let list = ApiRequest { mask: Some(FIELDS), ..ApiRequest::get("instance_list", url) };
+            self.call_list(list).await.map(|list| Page::of_zone(zone, list))
         };
-        let list = all_pages(service, page).await;
+        let list = all_pages("instance_list", page).await;
         list.map_err(|failure| self.error(&failure, &format!("instances.list of zone {zone}")))
     }
 
@@ -129,12 +145,10 @@ impl Compute {
     async fn some_operations(&self, zone: &str, filter: String) -> Result<Vec<Operation>, CloudFailure> {
         let (service, filter) = ("operations_get", filter.as_str());
         let page = |token: Option<String>| async move {
-            let send = |clients: &Clients, has_mask| {
-                let list = clients.operations.list().set_project(&self.project).set_zone(zone).set_max_results(PAGE);
-                let list = list.set_filter(filter).set_or_clear_page_token(token.as_deref());
-                masked(list.with_user_agent(AGENT), has_mask, operation::FIELDS).send()
-            };
-            self.call_list(service, Repeat::No, send).await.map(Page::from)
+            let url = self.page_url(zone, "operations", Some(filter), token.as_deref());
+            let list =
+                ApiRequest { mask: Some(operation::FIELDS), is_repeated: false, ..ApiRequest::get(service, url) };
+            self.call_list::<model::OperationList>(list).await.map(Page::from)
         };
         all_pages(service, page).await
     }
@@ -146,22 +160,17 @@ impl Compute {
         request_id: &str,
         body: &model::Instance,
     ) -> Result<Operation, CloudFailure> {
-        let send = |clients: &Clients| {
-            let insert = clients.instances.insert().set_project(&self.project).set_zone(zone);
-            insert.set_request_id(request_id).set_body(body.clone()).with_user_agent(AGENT).send()
-        };
-        let begun = self.call("instance_create", &self.account.limiters.writes, Repeat::Yes, send).await?;
-        Operation::from_model(begun).ok_or(CloudFailure::Unreadable(200))
+        let body = serde_json::to_string(body).map_err(|error| CloudFailure::Unsent(error.to_string()))?;
+        let url = self.zone_url(zone, "instances", &[("requestId", Some(request_id))]);
+        let insert = ApiRequest::change("instance_create", Method::POST, url, body);
+        self.operation_of(&ApiRequest { is_repeated: true, ..insert }).await
     }
 
     /// Begins to delete a VM. `None` if the VM does not exist. It is not repeated: meanwhile another VM may have the name.
     pub(super) async fn delete(&self, zone: &str, name: &str) -> Result<Option<Operation>, DriverError> {
-        let send = |clients: &Clients| {
-            let delete = clients.instances.delete().set_project(&self.project).set_zone(zone);
-            delete.set_instance(name).with_user_agent(AGENT).send()
-        };
-        let begun = self.call("instance_delete", &self.account.limiters.writes, Repeat::No, send).await;
-        match begun.and_then(|begun| Operation::from_model(begun).ok_or(CloudFailure::Unreadable(200))) {
+        let url = self.zone_url(zone, &format!("instances/{name}"), &[]);
+        let delete = ApiRequest::change("instance_delete", Method::DELETE, url, String::new());
+        match self.operation_of(&delete).await {
             Ok(operation) => Ok(Some(operation)),
             Err(failure) if is_absent(&failure) => Ok(None),
             Err(failure) => Err(self.error(&failure, &format!("instances.delete of {name}"))),
@@ -170,12 +179,24 @@ impl Compute {
 
     /// An operation as it is now.
     pub(super) async fn operation(&self, zone: &str, name: &str) -> Result<Operation, CloudFailure> {
-        let send = |clients: &Clients| {
-            let get = clients.operations.get().set_project(&self.project).set_zone(zone);
-            get.set_operation(name).with_user_agent(AGENT).send()
-        };
-        let found = self.call("operations_get", &self.account.limiters.reads, Repeat::No, send).await?;
-        Operation::from_model(found).ok_or(CloudFailure::Unreadable(200))
+        let url = self.zone_url(zone, &format!("operations/{name}"), &[]);
+        self.operation_of(&ApiRequest { is_repeated: false, ..ApiRequest::get("operations_get", url) }).await
+    }
+
+    async fn operation_of(&self, request: &ApiRequest) -> Result<Operation, CloudFailure> {
+        Operation::from_model(self.call(request).await?).ok_or(CloudFailure::Unreadable(200))
+    }
+
+    /// The URL of a page of a list.
+    fn page_url(&self, zone: &str, list: &str, filter: Option<&str>, token: Option<&str>) -> String {
+        self.zone_url(zone, list, &[("filter", filter), ("maxResults", Some(PAGE)), ("pageToken", token)])
+    }
+
+    /// The URL of a path in a zone, with the parameters that have a value.
+    fn zone_url(&self, zone: &str, path: &str, parameters: &[(&str, Option<&str>)]) -> String {
+        let url = self.account.url(&format!("projects/{}/zones/{zone}/{path}", self.project));
+        let mut query = form_urlencoded::Serializer::new(format!("{url}?$apiVersion={API_VERSION}"));
+        query.extend_pairs(parameters.iter().filter_map(|(name, value)| Some((name, (*value)?)))).finish()
     }
 
     /// Reads the resource at a path below a project. `None` if Google responds that it does not exist.
@@ -203,11 +224,11 @@ impl Compute {
         path: &str,
         is_it: impl Fn(&Value) -> bool,
     ) -> Result<Option<T>, DriverError> {
-        if !is_path(path) {
+        if !rest::is_path(path) {
             // No name is like that, and it could lead elsewhere.
             return Ok(None);
         }
-        let read = match self.read(&format!("{url}?prettyPrint=false")).await {
+        let read = match self.call(&ApiRequest::get("resource_get", format!("{url}?prettyPrint=false"))).await {
             Ok(found) if is_it(&found) => serde_json::from_value(found).map_err(|_| CloudFailure::Unreadable(200)),
             Ok(_) => Err(CloudFailure::Unreadable(200)),
             Err(failure) if is_absent(&failure) => return Ok(None),
@@ -220,56 +241,30 @@ impl Compute {
         failure.error(what, &self.secret)
     }
 
-    /// Reads a resource without the crate of the Compute API.
-    async fn read(&self, url: &str) -> Result<Value, CloudFailure> {
-        let Account { http, limiters, .. } = &*self.account;
-        let token = self.token().await?;
-        let request = rest::get(url, &token)?;
-        let once = || rest::once(http, &limiters.reads, &request);
-        let answer = http
-            .repeat(&limiters.reads, "resource_get", once, |failure: &CloudFailure| failure.code().is_transient())
-            .await;
-        self.judge_token(&token, answer).await
-    }
-
-    /// Posts JSON to a path without the crate of the Compute API: the service of instance groups would add to its compile time.
-    pub(super) async fn post(
+    /// Posts JSON to a path. The crate of the Compute API has no types for instance groups, whose service would add to its compile
+    /// time.
+    pub(super) async fn post<T: DeserializeOwned>(
         &self,
         service: &'static str,
         path: &str,
         body: &Value,
         is_read: bool,
-    ) -> Result<Value, CloudFailure> {
-        let Account { http, limiters, .. } = &*self.account;
-        let token = self.token().await?;
-        let request = rest::post(&self.account.url(path), &token, body)?;
-        let limiter = if is_read { &limiters.reads } else { &limiters.writes };
-        let once = || rest::once(http, limiter, &request);
-        let answer = http
-            .repeat(limiter, service, once, |failure: &CloudFailure| is_read && failure.code().is_transient())
-            .await;
-        self.judge_token(&token, answer).await
+    ) -> Result<T, CloudFailure> {
+        let post = ApiRequest::change(service, Method::POST, self.account.url(path), body.to_string());
+        self.call(&ApiRequest { is_read, is_repeated: is_read, ..post }).await
     }
 
     /// Makes a call of a list, with a mask of fields. A host that refuses the mask gets the same call without it, and all later
     /// ones.
-    async fn call_list<T, F>(
-        &self,
-        service: &'static str,
-        repeat: Repeat,
-        send: impl Fn(&Clients, bool) -> F,
-    ) -> Result<T, CloudFailure>
-    where
-        F: Future<Output = gax::Result<T>>,
-    {
-        let (limiter, takes_masks) = (&self.account.limiters.reads, &self.account.takes_masks);
+    async fn call_list<T: DeserializeOwned>(&self, list: ApiRequest) -> Result<T, CloudFailure> {
+        let takes_masks = &self.account.takes_masks;
         let has_mask = takes_masks.load(Ordering::Relaxed);
-        let answer = self.call(service, limiter, repeat, |clients| send(clients, has_mask)).await;
+        let answer = self.call(&ApiRequest { mask: list.mask.filter(|_| has_mask), ..list.clone() }).await;
         match answer {
             Err(refused) if has_mask && refused.code() == Code::InvalidArgument => {
-                let plain = self.call(service, limiter, repeat, |clients| send(clients, false)).await;
+                let plain = self.call(&ApiRequest { mask: None, ..list.clone() }).await;
                 if plain.is_ok() && takes_masks.swap(false, Ordering::Relaxed) {
-                    let error = self.error(&refused, service);
+                    let error = self.error(&refused, list.service);
                     tracing::warn!(project = self.project, %error, "lists with some fields are refused: mcm reads all fields");
                 }
                 plain.map_err(|_| refused)
@@ -278,49 +273,32 @@ impl Compute {
         }
     }
 
-    /// Makes a call with the crate of the Compute API. `service` is what the metrics call it.
-    async fn call<T, F>(
-        &self,
-        service: &'static str,
-        limiter: &AdaptiveLimiter,
-        repeat: Repeat,
-        send: impl Fn(&Clients) -> F,
-    ) -> Result<T, CloudFailure>
-    where
-        F: Future<Output = gax::Result<T>>,
-    {
+    /// Makes a call. A token that an answer refuses is dropped.
+    async fn call<T: DeserializeOwned>(&self, request: &ApiRequest) -> Result<T, CloudFailure> {
+        let Account { http, limiters, tokens, .. } = &*self.account;
+        let ApiRequest { service, method, url, body, mask, is_read, is_repeated } = request;
+        let limiter = if *is_read { &limiters.reads } else { &limiters.writes };
         // An attempt takes the same token. Fetching one has its own limits.
-        let token = self.token().await?;
-        let clients = self.account.clients().await?;
-        let once = || async {
-            send(clients).await.map_err(|error| {
-                if let Some(pause) = pause_of(&error) {
-                    limiter.pause(pause);
-                }
-                failure_of_call(&error)
-            })
+        let token = tokens.get().await?;
+        let failed = |answer: &HttpAnswer| {
+            if let Some(pause) = pause_of(answer) {
+                limiter.pause(pause);
+            }
+            failure_of_call(answer)
         };
-        let may_pass = |failure: &CloudFailure| repeat == Repeat::Yes && failure.code().is_transient();
-        let answer = self.account.http.repeat(limiter, service, once, may_pass).await;
-        self.judge_token(&token, answer).await
-    }
-
-    async fn token(&self) -> Result<String, CloudFailure> {
-        self.account.tokens.get().await
-    }
-
-    /// Drops a token that an answer refuses.
-    async fn judge_token<T>(&self, token: &str, answer: Result<T, CloudFailure>) -> Result<T, CloudFailure> {
+        let once = || async {
+            let token = tokens.get_unexpired().await?;
+            let mut request = rest::request(method.clone(), url, &token, body.clone())?;
+            request.headers_mut().extend(mask.map(|fields| (MASK, HeaderValue::from_static(fields))));
+            rest::once(http, limiter, request, failed).await
+        };
+        let may_pass = |failure: &CloudFailure| *is_repeated && failure.code().is_transient();
+        let answer = http.repeat(limiter, service, once, may_pass).await;
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
-            self.account.tokens.forget_if(|fetched| fetched == token).await;
+            tokens.forget_if(|fetched| *fetched == token).await;
         }
         answer
     }
-}
-
-/// A request of a list for some fields only.
-fn masked<B: RequestOptionsBuilder>(request: B, has_mask: bool, fields: &'static str) -> B {
-    if has_mask { request.with_custom_header(MASK, HeaderValue::from_static(fields)) } else { request }
 }
 
 /// The items of all pages of a list. A part of it must not pass for all of it.
@@ -345,12 +323,6 @@ where
             return Ok(pages.into_items());
         }
     }
-}
-
-/// The path consists of names only.
-fn is_path(path: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:@/".contains(&byte);
-    path.bytes().all(is_part) && !path.contains("..") && !path.contains("//")
 }
 
 /// Values of a field in Google's language of filters.

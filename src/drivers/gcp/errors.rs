@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use google_cloud_gax::error::{
-    Error,
-    rpc::{self, Status, StatusDetails},
-};
+use bytes::Bytes;
+use google_cloud_gax::error::rpc::{self, Status, StatusDetails};
 use serde::Deserialize;
 
 use super::operation::OperationError;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{CloudFailure, causes, code_of_status, failed, find, retry_after, safe_text},
+    cloud::{CloudFailure, HttpAnswer, code_of_status, safe_text},
     code::Code,
 };
 
@@ -125,9 +123,10 @@ struct Reason {
     reason: Option<String>,
 }
 
-/// Classifies an answer with an HTTP status that is no success.
-pub(super) fn failure_of(status: u16, text: &str) -> CloudFailure {
-    let Ok(Answer { error, error_description }) = serde_json::from_str(text) else {
+/// Classifies an answer that is not a success.
+pub(super) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
+    let status = answer.status;
+    let Ok(Answer { error, error_description }) = answer.json() else {
         return CloudFailure::Status(status);
     };
     let (name, message) = match error {
@@ -140,23 +139,20 @@ pub(super) fn failure_of(status: u16, text: &str) -> CloudFailure {
     CloudFailure::Named { code: code_of(&name, &message, status), name, message }
 }
 
-/// Classifies an error of a call of the Compute API.
-pub(super) fn failure_of_call(error: &Error) -> CloudFailure {
-    if let Some(error) = find::<DriverError>(error) {
-        return CloudFailure::Credentials(error.clone());
+/// Classifies an answer of the Compute API that is not a success.
+pub(super) fn failure_of_call(answer: &HttpAnswer) -> CloudFailure {
+    match status_of(answer) {
+        Some(status) => {
+            let (name, message) = (name_of(&status, answer.status), text_of(&status));
+            CloudFailure::Named { code: code_of(&name, &message, answer.status), name, message }
+        }
+        None => failure_of(answer),
     }
-    if let (Some(status), Some(code)) = (error.status(), error.http_status_code()) {
-        let (name, message) = (name_of(status, code), text_of(status));
-        return CloudFailure::Named { code: code_of(&name, &message, code), name, message };
-    }
-    if let Some(code) = error.http_status_code() {
-        let text = error.http_payload().map(|payload| String::from_utf8_lossy(payload)).unwrap_or_default();
-        return failure_of(code, &text);
-    }
-    if error.is_deserialization() {
-        return CloudFailure::Unreadable(200);
-    }
-    find(error).map_or_else(|| CloudFailure::Unsent(causes(error)), failed)
+}
+
+/// The error of Google in an answer, with its details.
+fn status_of(answer: &HttpAnswer) -> Option<Status> {
+    Status::try_from(&Bytes::from(answer.text.clone())).ok()
 }
 
 /// The reason of an error, otherwise the name of its status. Details hide the reasons in the older form of an error, so a
@@ -188,17 +184,15 @@ fn text_of(status: &Status) -> String {
     text
 }
 
-/// The pause that Google requests before the next call.
-pub(super) fn pause_of(error: &Error) -> Option<Duration> {
-    let details = error.status().map(|status| status.details.as_slice()).unwrap_or_default();
-    let told = details.iter().find_map(|detail| match detail {
+/// The pause before the next call that the details of an error request.
+pub(super) fn pause_of(answer: &HttpAnswer) -> Option<Duration> {
+    status_of(answer)?.details.iter().find_map(|detail| match detail {
         StatusDetails::RetryInfo(info) => {
             let delay = info.retry_delay?;
             Some(Duration::new(delay.seconds().try_into().ok()?, delay.nanos().try_into().ok()?))
         }
         _ => None,
-    });
-    told.or_else(|| retry_after(error.http_status_code()?, error.http_headers()?))
+    })
 }
 
 /// The error of a failed operation. Its code is exhaustion if one of the errors is, so that another pool can be used, else that
@@ -217,8 +211,6 @@ pub(super) fn operation_failed(what: &str, errors: &[OperationError], status: u1
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Bytes;
-    use http::HeaderMap;
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -284,16 +276,11 @@ mod tests {
     #[case::token(r#"{"error": "invalid_grant", "error_description": "m"}"#, "invalid_grant", Code::Unauthenticated)]
     fn errors_of_all_services_are_read(#[case] text: &str, #[case] name: &str, #[case] code: Code) {
         let expected = CloudFailure::Named { code, name: name.to_owned(), message: "m".to_owned() };
-        assert_eq!(failure_of(403, text), expected);
+        assert_eq!(failure_of(&answer(403, text)), expected);
     }
 
-    /// The error of a call with this answer, as the crate makes it.
-    fn error_of_call(code: u16, text: &str) -> Error {
-        let body = Bytes::from(text.to_owned());
-        match Status::try_from(&body) {
-            Ok(status) => Error::service_with_http_metadata(status, Some(code), Some(HeaderMap::new())),
-            Err(_) => Error::http(code, HeaderMap::new(), body),
-        }
+    fn answer(status: u16, text: &str) -> HttpAnswer {
+        HttpAnswer { status, text: text.to_owned(), ..HttpAnswer::default() }
     }
 
     fn with_details(status: &str, details: &Value) -> String {
@@ -318,15 +305,15 @@ mod tests {
         #[case] code: Code,
     ) {
         let expected = CloudFailure::Named { code, name: name.to_owned(), message: "m".to_owned() };
-        assert_eq!(failure_of_call(&error_of_call(status, &text)), expected);
+        assert_eq!(failure_of_call(&answer(status, &text)), expected);
     }
 
     #[test]
     fn a_call_that_exceeds_a_quota_names_it() {
         let violation = json!({"subject": "project:p", "description": "Limit 'CPUS' exceeded."});
         let details = json!([detail("QuotaFailure", json!({ "violations": [violation] }))]);
-        let error = error_of_call(403, &with_details("PERMISSION_DENIED", &details));
-        let CloudFailure::Named { code, name, message } = failure_of_call(&error) else { panic!("{error}") };
+        let answer = answer(403, &with_details("PERMISSION_DENIED", &details));
+        let CloudFailure::Named { code, name, message } = failure_of_call(&answer) else { panic!("{answer:?}") };
         assert_eq!((code, name.as_str()), (Code::ResourceExhausted, "QUOTA_EXCEEDED"));
         assert_eq!(message, "m (quota of project:p: Limit 'CPUS' exceeded.)");
     }
@@ -336,24 +323,16 @@ mod tests {
     #[case::past("-1s", None)]
     fn an_error_has_the_pause_that_google_asks_for(#[case] delay: &str, #[case] expected: Option<Duration>) {
         let details = json!([detail("RetryInfo", json!({ "retryDelay": delay }))]);
-        let error = error_of_call(429, &with_details("RESOURCE_EXHAUSTED", &details));
-        assert_eq!(pause_of(&error), expected);
-    }
-
-    #[test]
-    fn a_retry_after_header_is_a_pause() {
-        let headers = HeaderMap::from_iter([(http::header::RETRY_AFTER, "7".parse().unwrap())]);
-        let error = |code| Error::http(code, headers.clone(), Bytes::new());
-        assert_eq!(pause_of(&error(503)), Some(Duration::from_secs(7)));
-        assert_eq!(pause_of(&error(200)), None);
+        let answer = answer(429, &with_details("RESOURCE_EXHAUSTED", &details));
+        assert_eq!(pause_of(&answer), expected);
     }
 
     #[rstest]
     #[case("<html></html>")]
     #[case("{}")]
     fn what_is_no_error_of_google_is_known_by_its_status(#[case] text: &str) {
-        assert_eq!(failure_of(502, text), CloudFailure::Status(502));
-        assert_eq!(failure_of_call(&error_of_call(502, text)), CloudFailure::Status(502));
+        assert_eq!(failure_of(&answer(502, text)), CloudFailure::Status(502));
+        assert_eq!(failure_of_call(&answer(502, text)), CloudFailure::Status(502));
     }
 
     #[rstest]

@@ -7,7 +7,10 @@ use super::{
     names::{IDS, MARKERS, OWNER_LABEL, UID_LABEL},
     spec::Scope,
 };
-use mcm_driver::{ListedVm, Vm, cloud::MachineIdentity};
+use mcm_driver::{
+    Vm,
+    cloud::{CloudVm, MachineIdentity, VmOwnership},
+};
 
 /// The fields that lists ask for. Metadata are none of them: they contain the user data of other machines.
 pub(super) const FIELDS: &str = "kind,nextPageToken,warning.code,items.name,items.status,items.labels,items.tags.items,\
@@ -18,6 +21,7 @@ pub(super) const FIELDS: &str = "kind,nextPageToken,warning.code,items.name,item
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Instance {
     pub name: String,
+    pub zone: String,
     /// As Google writes it, also a newer one.
     status: String,
     uid: Option<String>,
@@ -31,11 +35,12 @@ pub(super) struct Instance {
 const HALTED: [&str; 5] = ["STOPPING", "STOPPED", "TERMINATED", "SUSPENDING", "SUSPENDED"];
 
 impl Instance {
-    /// `None` if it has no name.
-    pub(super) fn from_api(found: model::Instance) -> Option<Self> {
+    /// Reads an instance of a zone. `None` if it has no name.
+    pub(super) fn from_api(found: model::Instance, zone: &str) -> Option<Self> {
         let mut labels = found.labels;
         Some(Self {
             name: found.name?,
+            zone: zone.to_owned(),
             status: found.status.and_then(|status| status.name().map(str::to_owned)).unwrap_or_default(),
             uid: labels.remove(UID_LABEL),
             owner: labels.remove(OWNER_LABEL),
@@ -50,45 +55,21 @@ impl Instance {
         self.status == "PROVISIONING"
     }
 
-    /// The instance as a list shows it.
-    pub(super) fn listed(&self) -> ListedVm {
-        ListedVm::new(&self.name, self.owner.clone())
-    }
-
-    /// It belongs to the class.
-    pub(super) fn is_in(&self, scope: &Scope) -> bool {
-        scope.markers.are_on(self.tags())
-    }
-
     /// It was created for a Machine: it belongs to the class, has the same name, and has no other UID.
     pub(super) fn is_of(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
-        self.is_in(scope) && wanted.is(&self.name, self.uid())
+        self.belonging(scope) == VmOwnership::Ours && wanted.is(&self.name, self.machine_uid())
     }
 
-    /// It is the VM that the provider ID of a Machine names. A VM that lost its tags is identified by its UID.
-    pub(super) fn is_known(&self, wanted: MachineIdentity<'_>, scope: &Scope) -> bool {
-        let is_foreign = scope.markers.are_foreign(self.tags(), MARKERS);
-        self.is_in(scope) || (!is_foreign && !wanted.uid.is_empty() && self.uid() == Some(wanted.uid))
-    }
-
-    pub(super) fn vm(&self, project: &str, zone: &str) -> Vm {
+    pub(super) fn vm(&self, project: &str) -> Vm {
         Vm {
-            provider_id: self.provider_id(project, zone),
+            provider_id: IDS.node_form(&format!("{project}/{}", self.zone), &self.name),
             node_provider_id: None,
             node_name: self.name.clone(),
-            zone: Some(zone.to_owned()),
+            zone: Some(self.zone.clone()),
             addresses: self.addresses(),
             last_known_state: None,
             halted: HALTED.contains(&self.status.as_str()).then(|| self.status.to_lowercase()),
         }
-    }
-
-    pub(super) fn provider_id(&self, project: &str, zone: &str) -> String {
-        IDS.node_form(&format!("{project}/{zone}"), &self.name)
-    }
-
-    fn uid(&self) -> Option<&str> {
-        self.uid.as_deref()
     }
 
     fn tags(&self) -> impl Iterator<Item = &str> + Clone {
@@ -101,6 +82,39 @@ impl Instance {
         let address =
             |(kind, address): (&str, &str)| NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
         found.chain([("Hostname", self.name.as_str())]).map(address).collect()
+    }
+}
+
+impl CloudVm for Instance {
+    type Scope = Scope;
+
+    /// They are names, of which each Machine has another; the session checks a VM without tags.
+    const REUSES_IDS: bool = false;
+
+    fn id(&self) -> &str {
+        &self.name
+    }
+
+    fn machine_name(&self) -> &str {
+        &self.name
+    }
+
+    fn machine_uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    fn belonging(&self, scope: &Scope) -> VmOwnership {
+        if scope.markers.are_on(self.tags()) {
+            VmOwnership::Ours
+        } else if scope.markers.are_foreign(self.tags(), MARKERS) {
+            VmOwnership::Foreign
+        } else {
+            VmOwnership::Unmarked
+        }
     }
 }
 

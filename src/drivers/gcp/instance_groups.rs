@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    GcpDriver,
+    GcpCloud,
     calls::Compute,
     errors::is_absent,
     names::is_instance_name,
@@ -16,7 +16,7 @@ use super::{
 use mcm_api::load_balancer::InstanceGroup;
 use mcm_driver::{
     DriverError, MachineRequest,
-    cloud::{CloudFailure, PageCollector},
+    cloud::{CloudFailure, CloudOperations, PageCollector},
     code::Code,
 };
 
@@ -39,15 +39,15 @@ struct Member {
     instance: String,
 }
 
-impl GcpDriver {
+impl GcpCloud {
     /// Makes the VM of a Machine a member of the group of its zone, or ends its membership.
-    pub(super) async fn set_member(
+    pub(super) async fn set_member_of_group(
         &self,
         request: &MachineRequest,
         groups: &[InstanceGroup],
         is_member: bool,
     ) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+        let session = self.open_session(&request.class, &request.secret).await?;
         let place = session.place_of(&request.machine)?;
         let group = groups.iter().find(|group| group.zone == place.zone);
         let Some(group) = group.filter(|group| is_instance_name(&group.name)) else {
@@ -101,8 +101,7 @@ impl Compute {
                 pages.token().map(|token| form_urlencoded::byte_serialize(token.as_bytes()).collect::<String>());
             let token = token.map(|token| format!("&pageToken={token}")).unwrap_or_default();
             let path = format!("{}/listInstances?maxResults={PAGE}{token}", self.group(group));
-            let answer = self.post("group_get", &path, &json!({ "instanceState": "ALL" }), true).await?;
-            let page: Page = serde_json::from_value(answer).map_err(|_| CloudFailure::Unreadable(200))?;
+            let page: Page = self.post("group_get", &path, &json!({ "instanceState": "ALL" }), true).await?;
             if page.kind != "compute#instanceGroupsListInstances" {
                 return Err(CloudFailure::Unreadable(200));
             }
@@ -126,8 +125,7 @@ impl Compute {
     ) -> Result<Operation, CloudFailure> {
         let instance = format!("projects/{}/zones/{}/instances/{instance}", self.project, group.zone);
         let body = json!({ "instances": [{ "instance": instance }] });
-        let answer = self.post("group_change", &format!("{}/{verb}", self.group(group)), &body, false).await?;
-        let begun = serde_json::from_value(answer).map_err(|_| CloudFailure::Unreadable(200))?;
+        let begun = self.post("group_change", &format!("{}/{verb}", self.group(group)), &body, false).await?;
         Operation::from_model(begun).ok_or(CloudFailure::Unreadable(200))
     }
 

@@ -5,7 +5,6 @@
 mod access;
 mod accounts;
 mod calls;
-mod client;
 mod credentials;
 mod errors;
 mod inspect;
@@ -44,25 +43,22 @@ use self::{
     order::Order,
     request_id::{request_id, spent, spent_requests},
     running::{Begun, Goal, Running},
-    session::{LookUpKey, Place, Session},
+    session::{LookUps, Session},
     spec::Spec,
 };
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
-    machine::{Machine, MachineClass},
+    machine::MachineClass,
 };
 use mcm_driver::{
-    cloud::{
-        HttpClient, LookupCoalescer, MachineIdentity, PollTiming, RequestReporter, check_provider, idempotency_token,
-    },
+    Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm,
+    cloud::{CloudDriver, CloudOperations, CloudSession, HttpClient, MachineIdentity, PollTiming, RequestReporter},
     code::Code,
     environment::{DriverEnvironment, OpenError},
-    error::DriverError,
     guard::DriverObserver,
     inspection::ResourceFinding,
-    interface::{Driver, DriverCapabilities, MachineRequest, SecretData, no_members},
+    interface::no_members,
     spec::ClassProblems,
-    vm::{Vm, VmsByProviderId},
 };
 
 /// Requests of one creation, if the earlier ones turn out to be spent.
@@ -73,8 +69,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let requests = RequestReporter::for_provider(NAME, observer);
-    Ok(Arc::new(GcpDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
+    let (access, requests) =
+        (Access::of_environment(environment.secrets), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(GcpCloud::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits for what.
@@ -92,81 +89,25 @@ impl Default for Patience {
     }
 }
 
-/// The VMs that a look-up of several Machines finds.
-type Found = Result<Arc<Vec<Instance>>, DriverError>;
-
-/// The driver of Google Cloud.
-struct GcpDriver {
+/// The instances of Compute Engine.
+struct GcpCloud {
     patience: Patience,
     accounts: Accounts,
-    /// Look-ups of Machines in one zone with one account that wait at the same time.
-    look_ups: LookupCoalescer<LookUpKey, Found>,
+    look_ups: Arc<LookUps>,
     operations: Operations,
     running: Running,
 }
 
-impl GcpDriver {
+impl GcpCloud {
     fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         let http = Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests));
         Self {
             patience,
             accounts: Accounts::new(access, http),
-            look_ups: LookupCoalescer::new(patience.window),
+            look_ups: Arc::new(LookUps::new(patience.window)),
             operations: Operations::new(patience.pace, patience.window),
             running: Running::new(patience.pace.total),
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let login = self.accounts.login(class, secret)?;
-        let key = AccountKey::from(&login);
-        let account = self.accounts.get(&key);
-        let compute = Compute { account, project: login.project, secret: secret.clone() };
-        Ok(Session { spec, scope, key, compute })
-    }
-
-    /// The VM with a name, whoever made it. Names are unique in the zone of a project.
-    async fn at(&self, session: &Session, place: &Place<'_>) -> Result<Option<Instance>, DriverError> {
-        if !is_instance_name(place.name) {
-            return Ok(None);
-        }
-        let (compute, zone) = (session.compute.clone(), place.zone.to_owned());
-        let key = session.look_up_key(&zone);
-        let look_up = move |names| async move { compute.named(&zone, &names).await.map(Arc::new) };
-        let all = self.look_ups.look_up(key, place.name.to_owned(), look_up).await?;
-        Ok(all.iter().find(|instance| instance.name == place.name).cloned())
-    }
-
-    /// The VM of a Machine: by its provider ID or, without an ID, the VM that was created for it.
-    async fn find<'a>(
-        &self,
-        session: &'a Session,
-        machine: &'a Machine,
-    ) -> Result<Option<(Place<'a>, Instance)>, DriverError> {
-        let wanted = MachineIdentity::from_machine(machine);
-        let (place, is_known) = (session.place_of(machine)?, !machine.spec.provider_id.is_empty());
-        let found = self.at(session, &place).await?;
-        let is_ours = |instance: &Instance| {
-            if is_known { instance.is_known(wanted, &session.scope) } else { instance.is_of(wanted, &session.scope) }
-        };
-        Ok(match found {
-            Some(instance) if is_ours(&instance) => Some((place, instance)),
-            Some(instance) => {
-                tracing::warn!(
-                    instance = instance.name,
-                    machine = wanted.name,
-                    "instance is of another machine, left alone"
-                );
-                None
-            }
-            None => None,
-        })
     }
 
     /// Follows an operation until it is done, or until this call may pause.
@@ -209,8 +150,8 @@ impl GcpDriver {
         }
     }
 
-    /// An earlier process began a creation that is not done: its VM may not be listed yet. From here on it is
-    /// followed as one of ours.
+    /// True if an earlier process began a creation whose VM a look-up may not have shown yet. One that is not done is followed from
+    /// here on as one of ours.
     async fn is_being_created(&self, session: &Session, request: &MachineRequest) -> Result<bool, DriverError> {
         let machine = &*request.machine;
         let wanted = MachineIdentity::from_machine(machine);
@@ -232,14 +173,15 @@ impl GcpDriver {
                 return Err(session.compute.error(&failure, &what));
             }
         };
-        let begun = found.into_iter().filter(|operation| !operation.is_done()).find_map(|operation| {
-            let number = *ids.get(&operation.client_operation_id)?;
-            Some(Begun::now(operation, zone, number))
-        });
-        if let Some(begun) = &begun {
-            self.running.remember(wanted.uid, Goal::Create, begun);
+        let mut has_creation = false;
+        for operation in found.into_iter().filter(|operation| operation.failure().is_none()) {
+            let Some(number) = ids.get(&operation.client_operation_id) else { continue };
+            has_creation = true;
+            if !operation.is_done() {
+                self.running.remember(wanted.uid, Goal::Create, &Begun::now(operation, zone, *number));
+            }
         }
-        Ok(begun.is_some())
+        Ok(has_creation)
     }
 
     /// Follows the deletion of a VM to its end.
@@ -252,9 +194,9 @@ impl GcpDriver {
     ) -> Result<(), DriverError> {
         match self.follow(session, request, Goal::Delete, begun, what).await {
             // Another client deleted it meanwhile, or something else is missing.
-            Err(Ended::Absent(error)) => match self.find(session, &request.machine).await? {
-                None => Ok(()),
-                Some(_) => Err(error),
+            Err(Ended::Absent(error)) => match self.find(session, request).await?.is_empty() {
+                true => Ok(()),
+                false => Err(error),
             },
             ended => Ok(ended?),
         }
@@ -269,7 +211,7 @@ impl GcpDriver {
     ) -> Result<Instance, DriverError> {
         let machine = &*request.machine;
         let (wanted, compute) = (MachineIdentity::from_machine(machine), &session.compute);
-        let place = Place { zone: &session.scope.zone, name: wanted.name };
+        let zone = &session.scope.zone;
         let order = Order {
             spec: &session.spec,
             project: &compute.project,
@@ -287,8 +229,8 @@ impl GcpDriver {
             let answer = match begun.take() {
                 Some(begun) => Ok(begun),
                 None => {
-                    let operation = compute.insert(place.zone, &id, &body).await;
-                    operation.map(|operation| Begun::now(operation, place.zone, number))
+                    let operation = compute.insert(zone, &id, &body).await;
+                    operation.map(|operation| Begun::now(operation, zone, number))
                 }
             };
             match answer {
@@ -305,8 +247,7 @@ impl GcpDriver {
                 Err(failure) if failure.code() == Code::AlreadyExists => is_begun = false,
                 Err(failure) => return Err(compute.error(&failure, &what)),
             }
-            match self.at(session, &place).await? {
-                Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
+            match session.created_or_free(machine).await? {
                 Some(instance) if !is_begun && instance.is_provisioning() => {
                     return Err(self.not_yet(request));
                 }
@@ -332,142 +273,108 @@ impl GcpDriver {
 }
 
 #[async_trait]
-impl Driver for GcpDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for GcpCloud {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "VMs of GCP";
+    const CAPABILITIES: DriverCapabilities =
+        DriverCapabilities { initialize: false, list: true, inspect: true, tag: false };
+    const BALANCERS: Option<LoadBalancerKind> = Some(LoadBalancerKind::GcpInstanceGroups);
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        Spec::read(&class.provider_spec, problems)
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: false, list: true, inspect: true, tag: false }
+    fn check_secret(&self, _: Spec, class: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        problems.secret(self.accounts.login(class, secret));
+        problems.secret(user_data::items(secret, None));
     }
 
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        Spec::read(&class.provider_spec, &mut problems);
-        problems
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        let scope = spec.scope().ok()?;
+        Some(scope.zone == other.zone && scope.markers.are_on(other.tags.iter().map(String::as_str)))
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        let results = [self.accounts.login(class, secret).map(drop), user_data::items(secret, None).map(drop)];
-        for error in results.into_iter().filter_map(Result::err) {
-            problems.error("Secret", error.message);
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
+    }
+
+    async fn session(&self, spec: Spec, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let login = self.accounts.login(class, secret)?;
+        let key = AccountKey::from(&login);
+        let account = self.accounts.get(&key);
+        let compute = Compute { account, project: login.project, secret: secret.clone() };
+        Ok(Session { spec, scope, key, compute, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    fn check_creation(&self, request: &MachineRequest) -> Result<(), DriverError> {
+        let name = MachineIdentity::from_machine(&request.machine).name;
+        if is_instance_name(name) {
+            return Ok(());
         }
-        problems
+        let message = format!(
+            "machine {name:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first"
+        );
+        Err(DriverError::new(Code::InvalidArgument, message))
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let wanted = MachineIdentity::from_machine(&request.machine);
-        if !is_instance_name(wanted.name) {
-            let message = format!(
-                "machine {:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first",
-                wanted.name
-            );
-            return Err(DriverError::new(Code::InvalidArgument, message));
-        }
-        let session = self.session(&request.class, &request.secret)?;
-        let place = Place { zone: &session.scope.zone, name: wanted.name };
-        let instance = match self.running.pending_operation(wanted.uid, Goal::Create) {
-            Some(begun) => self.insert(&session, request, Some(begun)).await?,
-            None => match self.at(&session, &place).await? {
-                Some(instance) if !instance.is_of(wanted, &session.scope) => return Err(of_another(wanted.name)),
-                Some(instance) if !instance.is_provisioning() => instance,
-                _ => self.insert(&session, request, None).await?,
-            },
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let machine = &*request.machine;
+        let begun = self.running.pending_operation(MachineIdentity::from_machine(machine).uid, Goal::Create);
+        let found = if begun.is_some() { None } else { session.created_or_free(machine).await? };
+        let instance = match found {
+            Some(instance) if !instance.is_provisioning() => instance,
+            _ => self.insert(session, request, begun).await?,
         };
-        let vm = instance.vm(&session.compute.project, place.zone);
-        Ok(Vm { last_known_state: Some(format!("Created {}", vm.provider_id)), ..vm })
+        Ok(session.shown(&instance).as_created())
     }
 
-    /// [`Code::Unimplemented`]: a VM needs nothing after its creation.
-    async fn initialize(&self, _: &MachineRequest) -> Result<Vm, DriverError> {
-        Err(DriverError::new(Code::Unimplemented, "VMs of GCP are not initialized"))
-    }
-
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
         let what = format!("deletion of VM {}", wanted.name);
         if let Some(begun) = self.running.pending_operation(wanted.uid, Goal::Delete) {
-            self.follow_deletion(&session, request, &begun, &what).await?;
+            self.follow_deletion(session, request, &begun, &what).await?;
             return Ok(None);
         }
-        self.created_or_not(&session, request, Meanwhile::for_request(request)).await?;
-        let mut found = self.find(&session, &request.machine).await?;
-        if found.is_none() && self.is_being_created(&session, request).await? {
-            self.created_or_not(&session, request, Meanwhile::for_request(request)).await?;
-            found = self.find(&session, &request.machine).await?;
+        self.created_or_not(session, request, Meanwhile::for_request(request)).await?;
+        let mut found = self.find(session, request).await?;
+        if found.is_empty() && self.is_being_created(session, request).await? {
+            self.created_or_not(session, request, Meanwhile::for_request(request)).await?;
+            found = self.find(session, request).await?;
         }
-        if let Some((place, instance)) = found
-            && let Some(operation) = session.compute.delete(place.zone, &instance.name).await?
-        {
-            let begun = Begun::now(operation, place.zone, 0);
-            self.follow_deletion(&session, request, &begun, &what).await?;
+        for Instance { name, zone, .. } in found {
+            if let Some(operation) = session.compute.delete(&zone, &name).await? {
+                self.follow_deletion(session, request, &Begun::now(operation, &zone, 0), &what).await?;
+            }
         }
         self.running.forget(wanted.uid, Goal::Create);
         Ok(None)
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        self.created_or_not(&session, request, Meanwhile::Leave).await?;
-        let machine = &*request.machine;
-        match self.find(&session, machine).await? {
-            // Only the creation reports the reason of a failure.
-            Some((_, instance)) if machine.spec.provider_id.is_empty() && instance.is_provisioning() => {
-                Err(self.not_yet(request))
-            }
-            Some((place, instance)) => Ok(instance.vm(&session.compute.project, place.zone)),
-            None => {
-                let message = format!("machine {:?} has no VM", MachineIdentity::from_machine(machine).name);
-                Err(DriverError::new(Code::NotFound, message))
-            }
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        self.created_or_not(session, request, Meanwhile::Leave).await?;
+        let instance = self.find_only(session, request).await?;
+        // Only the creation reports the reason of a failure.
+        if request.machine.spec.provider_id.is_empty() && instance.is_provisioning() {
+            return Err(self.not_yet(request));
         }
+        Ok(session.shown(&instance))
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let Session { scope, compute, .. } = self.session(class, secret)?;
-        // All of the zone: filters of tags are not documented, and an orphan that is missed costs money.
-        let all = compute.instances(&scope.zone, None).await?;
-        let ours = all.into_iter().filter(|instance| instance.is_in(&scope));
-        Ok(ours.map(|one| (one.provider_id(&compute.project, &scope.zone), one.listed())).collect())
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(user_data::items(secret, None).err()).await
     }
 
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut ClassProblems::default()));
-        spec.scope().map_or(true, |scope| {
-            scope.zone == other.zone && scope.markers.are_on(other.tags.iter().map(String::as_str))
-        })
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(user_data::items(secret, None).err()).await)
-    }
-
-    fn load_balancers(&self) -> Option<LoadBalancerKind> {
-        Some(LoadBalancerKind::GcpInstanceGroups)
-    }
-
-    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+    async fn set_member(
+        &self,
+        request: &MachineRequest,
+        balancer: &LoadBalancer,
+        is_member: bool,
+    ) -> Result<(), DriverError> {
         let LoadBalancer::GcpInstanceGroups(groups) = balancer else { return Err(no_members(NAME, balancer)) };
-        self.set_member(request, groups, true).await
+        self.set_member_of_group(request, groups, is_member).await
     }
-
-    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
-        let LoadBalancer::GcpInstanceGroups(groups) = balancer else { return Err(no_members(NAME, balancer)) };
-        self.set_member(request, groups, false).await
-    }
-
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
-    }
-}
-
-fn of_another(name: &str) -> DriverError {
-    let message = format!("VM {name} exists, but is not of this machine: delete it, or let the machine be replaced");
-    DriverError::new(Code::AlreadyExists, message)
 }

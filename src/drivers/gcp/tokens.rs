@@ -1,4 +1,4 @@
-//! Tokens of one account, for calls and for the crate of the Compute API.
+//! Tokens of one account.
 
 use std::{
     path::Path,
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::{
     access::Access,
     credentials::{Credentials, TOKEN_TYPE},
+    errors::failure_of,
     jwt::signed,
     rest::{once, post, post_form},
 };
@@ -124,7 +125,10 @@ impl Google {
         let (http, limiter) = (&*self.http, &self.limiters.login);
         let may_pass = |failure: &CloudFailure| failure.code().is_transient();
         let answer = match request {
-            Ok(request) => http.repeat(limiter, "token_get", || once(http, limiter, &request), may_pass).await,
+            Ok(request) => {
+                let once = || once(http, limiter, request.clone(), failure_of);
+                http.repeat(limiter, "token_get", once, may_pass).await
+            }
             Err(failure) => Err(failure),
         };
         answer.map_err(|failure| {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
-use super::{World, code, driver, fake::Fault};
+use super::{World, code, driver, fake::Fault, flows::id, with_id};
 use mcm_driver::{
     Code,
     interface::Driver,
@@ -12,7 +12,6 @@ use mcm_driver::{
 };
 
 const THROTTLE: Fault = Fault::Error("rateLimitExceeded", 403);
-const NOT_FOUND: Fault = Fault::Error("notFound", 404);
 const DOWN: Fault = Fault::Status(503);
 const INVALID: Option<Code> = Some(Code::InvalidArgument);
 const LATE: Option<Code> = Some(Code::DeadlineExceeded);
@@ -76,7 +75,6 @@ async fn a_call_that_fails_has_its_code_and_the_next_attempt_succeeds(
 }
 
 #[rstest]
-#[case::of_a_proxy("instances.list", Fault::Status(404), Code::Unknown)]
 #[case::of_something_else("instances.list", Fault::Foreign, Code::Unknown)]
 #[case::credentials("token", Fault::Error("invalid_grant", 400), Code::Unauthenticated)]
 #[tokio::test]
@@ -89,6 +87,54 @@ async fn what_else_a_look_up_may_fail_with_says_nothing_about_a_vm(
     let request = world.request("a");
     world.gce.lock().faults.push((name, fault, 9_999));
     assert_eq!(code(world.driver.status(&request).await), expected);
+}
+
+/// It would fill the memory.
+#[rstest]
+#[case::list("instances.list", During::List)]
+#[case::look("instances.list", During::StatusById)]
+#[case::insertion("instances.insert", During::Create)]
+#[case::deletion("instances.delete", During::DeleteById)]
+#[case::token("token", During::List)]
+#[tokio::test]
+async fn an_answer_without_end_ends_a_call(#[case] call: &'static str, #[case] during: During) {
+    let world = World::new().await;
+    world.put_for("a", "uid-a");
+    world.gce.lock().faults.push((call, Fault::Endless, 9_999));
+    let (request, other) = (world.request("a"), world.request("b"));
+    let known = with_id(request.clone(), &id("a"));
+    let error = match during {
+        During::Create => world.driver.create(&other).await.map(drop),
+        During::DeleteById => world.driver.delete(&known).await.map(drop),
+        During::List => world.driver.list(&request.class, &request.secret).await.map(drop),
+        _ => world.driver.status(&known).await.map(drop),
+    };
+    let error = error.unwrap_err();
+    assert!(error.code == Code::Unavailable && error.message.contains("more than 67108864 bytes"), "{error}");
+    assert_eq!(world.gce.lock().of_call(call).count(), 1, "another answer would be as large");
+}
+
+#[tokio::test]
+async fn a_look_at_an_operation_without_end_is_given_up() {
+    let world = World::new().await;
+    world.gce.lock().faults.push(("zoneOperations.list", Fault::Endless, 1));
+    world.driver.create(&world.request("a")).await.unwrap();
+    assert_eq!(world.inserts_and_vms(), (1, 1));
+}
+
+/// Each page names another one, so the list has no end.
+#[tokio::test]
+async fn pages_without_end_are_given_up() {
+    let world = World::new().await;
+    world.put("a", "RUNNING");
+    world.gce.lock().has_endless_pages = true;
+    let request = world.request("a");
+    let listed = world.driver.list(&request.class, &request.secret).await.unwrap_err();
+    let status = world.driver.status(&with_id(request, &id("a"))).await.unwrap_err();
+    for error in [listed, status] {
+        assert!(error.code == Code::Unavailable && error.message.contains("more than 1000 pages"), "{error}");
+    }
+    assert_eq!(world.count(), 1);
 }
 
 #[tokio::test]
@@ -108,14 +154,6 @@ async fn a_deletion_is_never_repeated_without_a_look() {
     world.put_for("a", "another");
     world.driver.delete(&world.request("a")).await.unwrap();
     assert_eq!(world.count(), 1);
-}
-
-#[tokio::test]
-async fn a_vm_that_is_gone_when_it_is_deleted_is_a_success() {
-    let world = World::new().await;
-    world.put("a", "RUNNING");
-    world.gce.lock().faults.push(("instances.delete", NOT_FOUND, 1));
-    world.driver.delete(&world.request("a")).await.unwrap();
 }
 
 #[tokio::test]

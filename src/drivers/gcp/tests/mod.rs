@@ -23,12 +23,12 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{EMAIL, Gce, PRIVATE_KEY, PROJECT, Shared, serve};
-use super::{GcpDriver, NAME, Patience, access::Access};
+use super::{GcpCloud, NAME, Patience, access::Access};
 use mcm_api::machine::MachineClass;
 use mcm_driver::testing::{self, code, with_id};
 use mcm_driver::{
     MachineRequest, SecretData,
-    cloud::{HttpLimits, PollTiming, RequestReporter},
+    cloud::{CloudDriver, HttpLimits, PollTiming, RequestReporter},
     guard::DriverGuards,
 };
 
@@ -45,7 +45,7 @@ const OWNER: &str = "team-a";
 struct World {
     gce: Shared,
     url: String,
-    driver: GcpDriver,
+    driver: CloudDriver<GcpCloud>,
 }
 
 impl World {
@@ -92,14 +92,14 @@ fn unmeasured() -> RequestReporter {
 }
 
 /// A driver whose attempts of a call end after that time.
-fn driver(url: &str, attempt: Duration) -> GcpDriver {
+fn driver(url: &str, attempt: Duration) -> CloudDriver<GcpCloud> {
     measured_driver(url, attempt, unmeasured())
 }
 
-fn measured_driver(url: &str, attempt: Duration, requests: RequestReporter) -> GcpDriver {
+fn measured_driver(url: &str, attempt: Duration, requests: RequestReporter) -> CloudDriver<GcpCloud> {
     let millis = Duration::from_millis;
     let pace = PollTiming { first: millis(2), longest: millis(10), total: millis(6000) };
-    GcpDriver::new(access(url, attempt), Patience { window: millis(2), pace }, requests)
+    CloudDriver(GcpCloud::new(access(url, attempt), Patience { window: millis(2), pace }, requests))
 }
 
 fn access(url: &str, attempt: Duration) -> Access {

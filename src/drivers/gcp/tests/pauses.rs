@@ -6,8 +6,12 @@ use futures::future::join_all;
 use rstest::rstest;
 
 use super::{Patience, World, access, code, driver, fake::Fault, unmeasured};
-use crate::GcpDriver;
-use mcm_driver::{Code, DriverError, MachineRequest, cloud::PollTiming, interface::Driver};
+use crate::GcpCloud;
+use mcm_driver::{
+    Code, DriverError, MachineRequest,
+    cloud::{CloudDriver, PollTiming},
+    interface::Driver,
+};
 
 fn pausing(request: MachineRequest) -> MachineRequest {
     MachineRequest { may_pause: true, ..request }
@@ -93,9 +97,9 @@ async fn a_creation_whose_call_was_dropped_is_continued_and_says_why_it_failed()
         gce.steps = 50;
         gce.failing.push_back(vec!["QUOTA_EXCEEDED"]);
     }
-    let pace = PollTiming { total: Duration::from_secs(60), ..world.driver.patience.pace };
-    let patience = Patience { pace, ..world.driver.patience };
-    let driver = GcpDriver::new(access(&world.url, Duration::from_secs(20)), patience, unmeasured());
+    let pace = PollTiming { total: Duration::from_secs(60), ..world.driver.0.patience.pace };
+    let patience = Patience { pace, ..world.driver.0.patience };
+    let driver = CloudDriver(GcpCloud::new(access(&world.url, Duration::from_secs(20)), patience, unmeasured()));
     let (request, is_begun) = (world.request("a"), async || {
         while world.gce.lock().inserts == 0 || calls(&world).last() != Some(&"zoneOperations.list") {
             tokio::task::yield_now().await;
@@ -129,6 +133,17 @@ async fn a_vm_that_an_earlier_process_creates_is_not_left_behind_by_a_deletion()
     assert_eq!(world.count(), 0);
 }
 
+/// The first look-up began before the end of a creation, and its operation is read after that.
+#[tokio::test]
+async fn a_vm_whose_creation_ends_during_a_deletion_is_not_left_behind() {
+    let world = World::new().await;
+    world.driver.create(&world.request("a")).await.unwrap();
+    world.gce.lock().vms.values_mut().for_each(|vm| vm.hidden = 1);
+    let restarted = driver(&world.url, Duration::from_secs(20));
+    restarted.delete(&world.request("a")).await.unwrap();
+    assert_eq!(world.count(), 0);
+}
+
 #[rstest]
 #[case::unknown_is_not_absent(Fault::Status(503), Some(Code::Unavailable))]
 #[case::as_gardeners_driver_needs_no_permission(Fault::Error("forbidden", 403), None)]
@@ -151,7 +166,7 @@ async fn three_hundred_operations_are_followed_by_few_requests() {
     let millis = Duration::from_millis;
     let pace = PollTiming { first: millis(100), longest: millis(500), total: Duration::from_secs(60) };
     let patience = Patience { window: millis(50), pace };
-    let driver = GcpDriver::new(access(&world.url, Duration::from_secs(20)), patience, unmeasured());
+    let driver = CloudDriver(GcpCloud::new(access(&world.url, Duration::from_secs(20)), patience, unmeasured()));
     let requests: Vec<MachineRequest> = (0..300).map(|number| world.request(&format!("m-{number}"))).collect();
     let created = join_all(requests.iter().map(|request| driver.create(request))).await;
     assert!(created.iter().all(Result::is_ok), "{created:?}");

@@ -10,10 +10,10 @@ use super::{
     fake::{Fault, SUBJECT_TOKEN, serve},
     secret, unmeasured,
 };
-use crate::{GcpDriver, Patience, access::Access};
-use mcm_driver::{Code, DriverError, SecretData, SecretPolicy, interface::Driver};
+use crate::{GcpCloud, Patience, access::Access};
+use mcm_driver::{Code, DriverError, SecretData, SecretPolicy, cloud::CloudDriver, interface::Driver};
 
-async fn list(world: &World, driver: &GcpDriver, secret: &SecretData) -> Result<usize, DriverError> {
+async fn list(world: &World, driver: &dyn Driver, secret: &SecretData) -> Result<usize, DriverError> {
     driver.list(&world.request("a").class, secret).await.map(|found| found.len())
 }
 
@@ -156,11 +156,11 @@ async fn a_token_file_that_is_not_there_or_not_valid_is_told() {
 #[tokio::test]
 async fn nothing_is_sent_to_hosts_that_are_not_allowed() {
     let world = World::new().await;
-    let driver = GcpDriver::new(
+    let driver = CloudDriver(GcpCloud::new(
         Access { secrets: SecretPolicy::default(), ..Access::default() },
         Patience::default(),
         unmeasured(),
-    );
+    ));
     let file = file_with(SUBJECT_TOKEN);
     for secret in [world.secret(), external(file.path(), false)] {
         assert_eq!(code(list(&world, &driver, &secret).await), Code::InvalidArgument);
@@ -185,7 +185,7 @@ async fn the_token_of_another_namespace_is_not_read(#[case] file: &str, #[case] 
     let folders = vec![folder.path().to_owned()];
     let secrets = SecretPolicy { folders, confines_files: true, ..mcm_driver::testing::secret_policy() };
     let access = Access { secrets, ..super::access(&world.url, std::time::Duration::from_secs(5)) };
-    let driver = GcpDriver::new(access, Patience::default(), unmeasured());
+    let driver = CloudDriver(GcpCloud::new(access, Patience::default(), unmeasured()));
     let mut class = (*world.request("a").class).clone();
     class.metadata.namespace = Some("team-b".to_owned());
     let listed = driver.list(&class, &external(&folder.path().join(file), false)).await;

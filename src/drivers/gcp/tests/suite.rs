@@ -19,6 +19,7 @@ fn fault_of(fault: Fault) -> fake::Fault {
     match fault {
         Fault::LostAnswer => fake::Fault::LostAnswer,
         Fault::TimeOut => fake::Fault::Timeout,
+        Fault::Endless => fake::Fault::Endless,
         Fault::Malformed => fake::Fault::Malformed,
         Fault::Error(reply) => fake::Fault::Error(reply.body.leak(), reply.status),
         Fault::Status(status) => fake::Fault::Status(status),
@@ -107,4 +108,6 @@ impl suite::World for World {
 driver_suite!(World);
 driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
+    an_answer_without_end_is_given_up
+    machines_that_wait_together_share_their_look_ups
 }

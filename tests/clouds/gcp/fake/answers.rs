@@ -149,7 +149,7 @@ fn page(gce: &Gce, sent: &Sent, (kind, zone): (&str, &str), found: &[Value]) -> 
     if gce.repeats_page {
         // In a circle.
         answer["nextPageToken"] = (first % 2 + 1).to_string().into();
-    } else if first + page < found.len() {
+    } else if gce.has_endless_pages || first + page < found.len() {
         answer["nextPageToken"] = (first + page).to_string().into();
     }
     match sent.query.get("fields").map(|fields| Mask::parse(fields)) {

@@ -39,6 +39,8 @@ pub enum Fault {
     Unanswered,
     /// No answer.
     Timeout,
+    /// An answer without end.
+    Endless,
     /// An answer that is no JSON.
     Malformed,
     /// An answer in JSON that is not Google's.
@@ -147,6 +149,8 @@ pub struct Gce {
     pub most_running: usize,
     pub page: Option<usize>,
     pub repeats_page: bool,
+    /// Each page of a list names another one.
+    pub has_endless_pages: bool,
     pub ignores_filters: bool,
     /// The code of a warning of each list.
     pub warning: Option<&'static str>,

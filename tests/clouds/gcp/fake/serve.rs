@@ -79,6 +79,10 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
             no_answer(&gce).await
         }
         Some(Fault::Timeout) => no_answer(&gce).await,
+        Some(Fault::Endless) => {
+            let chunk = Bytes::from(vec![b' '; 1 << 20]);
+            Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(chunk.clone()))).into_response()
+        }
         Some(Fault::Malformed) => "this is no JSON".into_response(),
         Some(Fault::Foreign) => r#"{"kind": "page#ofAProxy"}"#.into_response(),
         Some(Fault::Error(reason, status)) => {
