@@ -6,10 +6,10 @@ use aws_sdk_ec2::types::{self, ArchitectureValues, Image, ImageState, KeyPairInf
 use futures::join;
 
 use super::{
-    Session,
     calls::{Ec2, filter},
     kind::{reading, writing},
     run::Order,
+    session::Session,
     user_data::UserData,
 };
 use mcm_driver::{DriverError, code::Code, inspection::ResourceFinding};

@@ -11,7 +11,7 @@ use super::{
 };
 use mcm_driver::{
     Vm,
-    cloud::{CloudVm, MachineIdentity, VmOwnership},
+    cloud::{CloudVm, VmOwnership},
 };
 
 /// States of VMs that exist and do not run.
@@ -81,23 +81,9 @@ impl Instance {
         })
     }
 
-    /// It belongs to the class and exists. EC2 filters by the same rules; other clouds with its API may not.
-    pub(super) fn is_in(&self, scope: &Scope) -> bool {
-        !self.is_gone && self.has_markers(scope)
-    }
-
     /// It exists and is a member of an Auto Scaling group.
     pub(super) fn is_member_of(&self, group: &str) -> bool {
         !self.is_gone && self.tags.get(GROUP_TAG).is_some_and(|name| name == group)
-    }
-
-    fn has_markers(&self, scope: &Scope) -> bool {
-        scope.markers.are_on(self.tags.keys().map(String::as_str))
-    }
-
-    /// It was created for a Machine.
-    pub(super) fn is_of(&self, wanted: MachineIdentity<'_>) -> bool {
-        wanted.is(self.machine_name(), self.machine_uid())
     }
 
     /// How many VMs of the Machine with this UID were created before it, by its token.
@@ -174,15 +160,20 @@ impl CloudVm for Instance {
         self.tags.get(OWNER_TAG).map(String::as_str)
     }
 
-    /// A terminated instance still belongs to its class.
+    /// A terminated instance still belongs to its class. EC2 filters by the same rules; other clouds with its API may not.
     fn belonging(&self, scope: &Scope) -> VmOwnership {
-        if self.has_markers(scope) {
+        let keys = self.tags.keys().map(String::as_str);
+        if scope.markers.are_on(keys.clone()) {
             VmOwnership::Ours
-        } else if scope.markers.are_foreign(self.tags.keys().map(String::as_str), MARKERS) {
+        } else if scope.markers.are_foreign(keys, MARKERS) {
             VmOwnership::Foreign
         } else {
             VmOwnership::Unmarked
         }
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.is_gone
     }
 }
 

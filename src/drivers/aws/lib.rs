@@ -17,6 +17,7 @@ mod names;
 mod query;
 mod run;
 mod secrets_manager;
+mod session;
 mod signed;
 mod spec;
 mod target_groups;
@@ -46,30 +47,29 @@ use self::{
     calls::Ec2,
     errors::{TOKEN_MISMATCH, TOKEN_SPENT},
     instance::{Instance, Todo, needs_initialization},
-    names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION, UID_TAG, tags_of},
+    names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION},
     run::Order,
-    secrets_manager::Stored,
-    spec::{Scope, Spec, placement_of_annotation},
+    session::{InstanceLookups, Session},
+    spec::{Spec, placement_of_annotation},
     target_groups::TargetType,
-    user_data::{UserData, secret_of},
+    user_data::UserData,
 };
 use mcm_api::{
     load_balancer::{LoadBalancer, LoadBalancerKind},
     machine::{Machine, MachineClass},
 };
 use mcm_driver::{
+    Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm,
     cloud::{
-        CloudVm, LookupCoalescer, LruCache, MachineIdentity, RequestReporter, check_provider, created_for,
-        idempotency_token, known_as, only, safe_text,
+        CloudDriver, CloudOperations, CloudSession, LookupCoalescer, LruCache, MachineIdentity, RequestReporter,
+        idempotency_token, only, safe_text,
     },
     code::Code,
     environment::{DriverEnvironment, OpenError},
-    error::DriverError,
     guard::DriverObserver,
     inspection::ResourceFinding,
-    interface::{Driver, DriverCapabilities, MachineRequest, SecretData, no_members},
+    interface::no_members,
     spec::ClassProblems,
-    vm::{Vm, VmsByProviderId},
 };
 
 /// A Machine whose VMs all ended after their creation gets no more.
@@ -98,8 +98,9 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let requests = RequestReporter::for_provider(NAME, observer);
-    Ok(Arc::new(AwsDriver::new(Access::of_environment(environment.secrets), Patience::default(), requests)))
+    let (access, requests) =
+        (Access::of_environment(environment.secrets), RequestReporter::for_provider(NAME, observer));
+    Ok(Arc::new(CloudDriver(AwsCloud::new(access, Patience::default(), requests))))
 }
 
 /// How long the driver waits for what.
@@ -130,17 +131,11 @@ impl Default for Patience {
     }
 }
 
-/// The VMs that a look-up of several Machines finds.
-type Found = Result<Arc<Vec<Instance>>, DriverError>;
-
-/// The driver of AWS.
-struct AwsDriver {
+/// The instances of EC2.
+struct AwsCloud {
     patience: Patience,
     accounts: Accounts,
-    /// Look-ups of Machines of one class and account that wait at the same time.
-    look_ups: LookupCoalescer<(AccountKey, Scope), Found>,
-    /// Look-ups by ID of VMs that no look-up by name shows: their tags were changed, or EC2 has forgotten them.
-    looks_by_id: LookupCoalescer<AccountKey, Found>,
+    look_ups: Arc<InstanceLookups>,
     /// Root devices by region and image.
     root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
     /// Tokens that were used for other requests, and since when this is known.
@@ -149,125 +144,16 @@ struct AwsDriver {
     images: LookupCoalescer<(AccountKey, String), Result<String, DriverError>>,
 }
 
-/// A class with access to its account.
-struct Session {
-    spec: Spec,
-    scope: Scope,
-    key: AccountKey,
-    ec2: Ec2,
-}
-
-impl Session {
-    /// User data for the machine with a UID.
-    fn user_data<'a>(&self, secret: &'a SecretData, uid: &str) -> Result<UserData<'a>, DriverError> {
-        UserData::from_secret(&self.spec, self.key.endpoint.as_deref(), uid, secret)
-    }
-
-    /// Stores the user data that the VM of a machine will fetch, if there are any.
-    async fn store(&self, user_data: &UserData<'_>, request: &MachineRequest) -> Result<(), DriverError> {
-        let Some(value) = &user_data.stored else { return Ok(()) };
-        let MachineIdentity { name, uid } = MachineIdentity::from_machine(&request.machine);
-        let mut tags = tags_of(&self.spec.tags, name, Some((uid, &request.owner)));
-        if !tags.contains_key(UID_TAG) {
-            // The UID identifies the Machine of the secret, and the name of the secret contains it as well.
-            tags.remove(NAME_TAG);
-            tags.insert(UID_TAG, uid);
-        }
-        let stored = Stored { name: &secret_of(uid), uid, tags: &tags };
-        self.ec2.account.secrets_manager.store(stored, value, &request.secret).await
-    }
-
-    /// Deletes the user data of a machine, and of the machines that VMs were created for, from their store.
-    async fn forget_user_data(&self, uid: &str, instances: &[Instance]) -> Result<(), DriverError> {
-        if !self.spec.has_user_data_store {
-            return Ok(());
-        }
-        let of_vms = instances.iter().filter_map(CloudVm::machine_uid);
-        let uids: BTreeSet<&str> = of_vms.chain([uid]).filter(|uid| !uid.is_empty()).collect();
-        for uid in uids {
-            self.ec2.account.secrets_manager.delete(&secret_of(uid), &self.ec2.secret).await?;
-        }
-        Ok(())
-    }
-}
-
-impl AwsDriver {
+impl AwsCloud {
     fn new(access: Access, patience: Patience, requests: RequestReporter) -> Self {
         Self {
             patience,
             accounts: Accounts::new(access, requests),
-            look_ups: LookupCoalescer::new(patience.window),
-            looks_by_id: LookupCoalescer::new(patience.window),
+            look_ups: Arc::new(InstanceLookups::new(patience.window)),
             root_devices: Arc::default(),
             mismatches: LruCache::new(MOST_MISMATCHES),
             images: LookupCoalescer::of_facts(),
         }
-    }
-
-    /// Fields that only a creation needs may be wrong.
-    fn session(&self, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        problems.to_result()?;
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        let scope = spec.scope()?;
-        let key = self.accounts.key(&scope.region, class, secret)?;
-        let ec2 = Ec2 { account: self.accounts.get(&key)?, secret: secret.clone() };
-        Ok(Session { spec, scope, key, ec2 })
-    }
-
-    /// All VMs of the class with the name of a Machine, including terminated VMs.
-    async fn named(&self, session: &Session, name: &str) -> Result<Vec<Instance>, DriverError> {
-        let (ec2, scope) = (session.ec2.clone(), session.scope.clone());
-        let key = (session.key.clone(), session.scope.clone());
-        let look_up = move |names| async move { ec2.named(&scope, &names).await.map(Arc::new) };
-        let all = self.look_ups.look_up(key, name.to_owned(), look_up).await?;
-        Ok(all.iter().filter(|instance| instance.machine_name() == name).cloned().collect())
-    }
-
-    /// The VM with an ID, if EC2 shows it.
-    async fn with_id(&self, session: &Session, id: &str) -> Result<Option<Instance>, DriverError> {
-        let ec2 = session.ec2.clone();
-        let look_up = move |ids| async move { ec2.with_ids(&ids).await.map(Arc::new) };
-        let all = self.looks_by_id.look_up(session.key.clone(), id.to_owned(), look_up).await?;
-        Ok(all.iter().find(|instance| instance.id == id).cloned())
-    }
-
-    /// The existing VMs of a Machine: the VM with its provider ID or, without an ID, all VMs that were created for it.
-    async fn find(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
-        let mut found = self.find_all(session, machine).await?;
-        found.retain(|instance| !instance.is_gone);
-        Ok(found)
-    }
-
-    /// The same, including terminated VMs.
-    async fn find_all(&self, session: &Session, machine: &Machine) -> Result<Vec<Instance>, DriverError> {
-        Ok(self.seen(session, machine).await?.0)
-    }
-
-    /// The same, and the ID in the provider ID if EC2 shows no VM with it.
-    async fn seen<'a>(
-        &self,
-        session: &Session,
-        machine: &'a Machine,
-    ) -> Result<(Vec<Instance>, Option<&'a str>), DriverError> {
-        let wanted = MachineIdentity::from_machine(machine);
-        let place = IDS.of_machine(machine)?;
-        if let Some([place, id]) = place.filter(|[place, _]| !is_in_region(place, &session.scope.region)) {
-            let message = format!(
-                "machine {:?} has VM {id} in {place}, and its class is for region {}: check the class",
-                wanted.name, session.scope.region
-            );
-            return Err(DriverError::new(Code::InvalidArgument, message));
-        }
-        let named = self.named(session, wanted.name).await?;
-        let Some([_, id]) = place else { return Ok((created_for(named, wanted, &session.scope), None)) };
-        let found = match named.into_iter().find(|instance| instance.id == id) {
-            Some(found) => Some(found),
-            None => self.with_id(session, id).await?,
-        };
-        let unseen = found.is_none().then_some(id);
-        Ok((known_as(found, wanted, &session.scope).into_iter().collect(), unseen))
     }
 
     async fn root_device(&self, session: &Session) -> Result<String, DriverError> {
@@ -357,11 +243,11 @@ impl AwsDriver {
     }
 
     /// Waits until EC2 lists a new VM and its Node has a name.
-    async fn until_ready(&self, session: &Session, name: &str, id: &str) -> Result<Instance, DriverError> {
+    async fn until_ready(&self, session: &Session, machine: &Machine, id: &str) -> Result<Instance, DriverError> {
         let Patience { first, longest, total, .. } = self.patience;
         let (deadline, mut pause) = (Clock::now() + total, first);
         loop {
-            let problem = match self.named(session, name).await {
+            let problem = match session.named(machine).await {
                 Ok(all) => match all.into_iter().find(|instance| instance.id == id) {
                     Some(instance) if instance.is_gone => return Err(ended(&instance)),
                     Some(instance) if !instance.node_name.is_empty() => return Ok(instance),
@@ -387,7 +273,7 @@ impl AwsDriver {
     async fn until_ended(&self, session: &Session, request: &MachineRequest) -> Result<(), DriverError> {
         let deadline = Clock::now() + self.patience.total;
         loop {
-            let all = self.find_all(session, &request.machine).await?;
+            let all = self.find(session, request).await?;
             let Some(instance) = all.iter().find(|instance| !instance.has_ended) else { return Ok(()) };
             let message = format!("VM {} is shutting down", instance.id);
             if request.may_pause {
@@ -400,86 +286,86 @@ impl AwsDriver {
         }
     }
 
-    async fn carry_out(&self, session: &Session, todo: &Todo) -> Result<(), DriverError> {
-        match todo {
-            Todo::DisableSourceDestCheck { interface } => session.ec2.disable_source_dest_check(interface).await,
-            Todo::AssignIpv6Prefixes { interface, missing } => {
-                session.ec2.assign_ipv6_prefixes(interface, *missing).await
+    async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let session = self.open_session(&request.class, &request.secret).await?;
+        let instance = self.find_only(&session, request).await?;
+        for todo in instance.todo(&session.spec) {
+            match todo {
+                Todo::DisableSourceDestCheck { interface } => session.ec2.disable_source_dest_check(&interface).await?,
+                Todo::AssignIpv6Prefixes { interface, missing } => {
+                    session.ec2.assign_ipv6_prefixes(&interface, missing).await?;
+                }
             }
         }
+        Ok(session.shown(&instance))
     }
 
     /// The address by which a load balancer finds the VM of a Machine.
-    async fn private_address(&self, session: &Session, machine: &Machine) -> Result<String, DriverError> {
-        let instance = only(self.find(session, machine).await?, MachineIdentity::from_machine(machine).name)
-            .map_err(|error| DriverError { code: Code::FailedPrecondition, ..error })?;
+    async fn private_address(&self, session: &Session, request: &MachineRequest) -> Result<String, DriverError> {
+        let found = self.find_only(session, request).await;
+        let instance = found.map_err(|error| DriverError { code: Code::FailedPrecondition, ..error })?;
         instance.private_address.ok_or_else(|| {
             let message = format!("VM {} has no private address yet", instance.id);
             DriverError::new(Code::FailedPrecondition, message)
         })
     }
-
-    async fn initialized(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let instance =
-            only(self.find(&session, &request.machine).await?, MachineIdentity::from_machine(&request.machine).name)?;
-        for todo in instance.todo(&session.spec) {
-            self.carry_out(&session, &todo).await?;
-        }
-        Ok(instance.vm(&session.scope.region))
-    }
 }
 
 #[async_trait]
-impl Driver for AwsDriver {
-    fn name(&self) -> &'static str {
-        NAME
+impl CloudOperations for AwsCloud {
+    type Spec = Spec;
+    type Session = Session;
+
+    const NAME: &'static str = NAME;
+    const VMS: &'static str = "instances of EC2";
+    const CAPABILITIES: DriverCapabilities =
+        DriverCapabilities { initialize: true, list: true, inspect: true, tag: true };
+    const BALANCERS: Option<LoadBalancerKind> = Some(LoadBalancerKind::AwsTargetGroup);
+
+    fn read_spec(class: &MachineClass, problems: &mut ClassProblems) -> Spec {
+        let spec = Spec::read(&class.provider_spec, problems);
+        spec::check::node_template(&spec, class, problems);
+        spec
     }
 
-    fn capabilities(&self) -> DriverCapabilities {
-        DriverCapabilities { initialize: true, list: true, inspect: true, tag: true }
+    fn check_secret(&self, spec: Spec, class: &MachineClass, secret: &SecretData, problems: &mut ClassProblems) {
+        problems.secret(self.accounts.key("", class, secret));
+        problems.secret(UserData::from_secret(&spec, None, "", secret));
     }
 
-    fn validate(&self, class: &MachineClass) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        check_provider(class, NAME, &mut problems);
-        let spec = Spec::read(&class.provider_spec, &mut problems);
-        spec::check::node_template(&spec, class, &mut problems);
-        problems
+    fn may_list(spec: &Spec, other: &Spec) -> Option<bool> {
+        let scope = spec.scope().ok()?;
+        Some(scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str)))
     }
 
-    fn secret_problems(&self, class: &MachineClass, secret: &SecretData) -> ClassProblems {
-        let mut problems = ClassProblems::default();
-        if let Err(error) = self.accounts.key("", class, secret) {
-            problems.error("Secret", error.message);
-        }
-        let spec = Spec::read(&class.provider_spec, &mut ClassProblems::default());
-        if let Err(error) = UserData::from_secret(&spec, None, "", secret) {
-            problems.error("Secret", error.message);
-        }
-        problems
+    fn volume_id(spec: &PersistentVolumeSpec) -> Option<String> {
+        volumes::id_of(spec)
     }
 
-    async fn create(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        self.validate(&request.class).to_result()?;
-        idempotency_token(&request.machine, 0)?;
-        let session = self.session(&request.class, &request.secret)?;
-        let wanted = MachineIdentity::from_machine(&request.machine);
-        let named = self.named(&session, wanted.name).await?;
-        let (alive, gone): (Vec<_>, Vec<_>) =
-            named.into_iter().filter(|one| one.is_of(wanted)).partition(|one| one.is_in(&session.scope));
+    async fn session(&self, spec: Spec, class: &MachineClass, secret: &SecretData) -> Result<Session, DriverError> {
+        let scope = spec.scope()?;
+        let key = self.accounts.key(&scope.region, class, secret)?;
+        let ec2 = Ec2 { account: self.accounts.get(&key)?, secret: secret.clone() };
+        Ok(Session { spec, scope, key, ec2, look_ups: Arc::clone(&self.look_ups) })
+    }
+
+    async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let machine = &*request.machine;
+        let MachineIdentity { name, uid } = MachineIdentity::from_machine(machine);
+        let (gone, alive): (Vec<_>, Vec<_>) =
+            session.created_for(machine).await?.into_iter().partition(|instance| instance.is_gone);
         let id = if alive.is_empty() {
-            let generation = gone.iter().filter_map(|one| one.generation(wanted.uid)).max().map_or(0, |last| last + 1);
-            self.run(&session, request, generation).await?.id
+            let generation = gone.iter().filter_map(|one| one.generation(uid)).max().map_or(0, |last| last + 1);
+            self.run(session, request, generation).await?.id
         } else {
-            only(alive, wanted.name)?.id
+            only(alive, name)?.id
         };
-        Ok(self.until_ready(&session, wanted.name, &id).await?.vm(&session.scope.region))
+        Ok(session.shown(&self.until_ready(session, machine, &id).await?))
     }
 
     /// [`Code::Unimplemented`] if the class needs no change of a new VM.
     async fn initialize(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        if !needs_initialization(&Spec::read(&request.class.provider_spec, &mut ClassProblems::default())) {
+        if !needs_initialization(&Self::read_spec(&request.class, &mut ClassProblems::default())) {
             return Err(DriverError::new(Code::Unimplemented, "the class does not ask for initialization"));
         }
         self.initialized(request).await.map_err(|error| {
@@ -488,9 +374,8 @@ impl Driver for AwsDriver {
         })
     }
 
-    async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let (all, unseen) = self.seen(&session, &request.machine).await?;
+    async fn delete(&self, session: &Session, request: &MachineRequest) -> Result<Option<String>, DriverError> {
+        let (all, unseen) = session.shown_or_unseen(&request.machine).await?;
         let uid = MachineIdentity::from_machine(&request.machine).uid;
         // No list shows an orphan whose VM has ended, so there would be no other attempt.
         let is_orphan = uid.is_empty();
@@ -505,7 +390,7 @@ impl Driver for AwsDriver {
             session.ec2.terminate(id).await?;
         }
         if request.machine.is_infrastructure() && all.iter().any(|instance| !instance.has_ended) {
-            self.until_ended(&session, request).await?;
+            self.until_ended(session, request).await?;
         }
         if !is_orphan {
             session.forget_user_data(uid, &all).await?;
@@ -513,17 +398,16 @@ impl Driver for AwsDriver {
         Ok(None)
     }
 
-    async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+        let is_known = !request.machine.spec.provider_id.is_empty();
         let (gone, found): (Vec<_>, Vec<_>) =
-            self.find_all(&session, &request.machine).await?.into_iter().partition(|instance| instance.is_gone);
+            self.find(session, request).await?.into_iter().partition(|instance| instance.is_gone);
         let instance = only(found, MachineIdentity::from_machine(&request.machine).name).map_err(|error| {
-            let end =
-                gone.first().filter(|_| error.code == Code::NotFound && !request.machine.spec.provider_id.is_empty());
+            let end = gone.first().filter(|_| error.code == Code::NotFound && is_known);
             DriverError { vm: end.map(|instance| Box::new(instance.ended(&session.scope.region))), ..error }
         })?;
-        let vm = instance.vm(&session.scope.region);
-        if vm.node_name.is_empty() && request.machine.spec.provider_id.is_empty() {
+        let vm = session.shown(&instance);
+        if vm.node_name.is_empty() && !is_known {
             // The name of its Node would be stored.
             let message = format!("VM {} has no private DNS name yet", instance.id);
             return Err(DriverError::new(Code::Unavailable, message));
@@ -535,44 +419,15 @@ impl Driver for AwsDriver {
         Err(DriverError { vm: Some(Box::new(vm)), ..DriverError::new(Code::Uninitialized, message) })
     }
 
-    async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        let session = self.session(class, secret)?;
-        let all = session.ec2.alive(&session.scope).await?;
-        let ours = all.into_iter().filter(|instance| instance.is_in(&session.scope));
-        let entry = |instance: Instance| (IDS.node_form(&session.scope.region, &instance.id), instance.listed());
-        Ok(ours.map(entry).collect())
-    }
-
-    fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
-        let [spec, other] = [class, other].map(|class| Spec::read(&class.provider_spec, &mut ClassProblems::default()));
-        spec.scope().map_or(true, |scope| {
-            scope.region == other.region && scope.markers.are_on(other.tags.keys().map(String::as_str))
-        })
-    }
-
-    async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
-        let session = self.session(class, secret)?;
-        Ok(session.inspect(session.user_data(secret, "")).await)
-    }
-
-    async fn members_of_group(
-        &self,
-        class: &MachineClass,
-        secret: &SecretData,
-        group: &str,
-    ) -> Result<BTreeSet<String>, DriverError> {
-        let session = self.session(class, secret)?;
-        let all = session.ec2.members(group).await?;
-        let members = all.into_iter().filter(|instance| instance.is_member_of(group));
-        Ok(members.map(|instance| IDS.node_form(&session.scope.region, &instance.id)).collect())
-    }
-
     /// The marker of the cluster stays: the cluster and its other programs need it. So does the name, by which a list shows the
     /// Machine of a VM; those of a group share one before.
-    async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
-        let session = self.session(&request.class, &request.secret)?;
-        let instance =
-            only(self.find(&session, &request.machine).await?, MachineIdentity::from_machine(&request.machine).name)?;
+    async fn tag(
+        &self,
+        session: &Session,
+        request: &MachineRequest,
+        instance: Instance,
+        is_listed: bool,
+    ) -> Result<(), DriverError> {
         let [cluster, role] = [&session.scope.markers.cluster, &session.scope.markers.role].map(String::as_str);
         if !is_listed {
             return session.ec2.delete_tags(&instance.id, &[role, OWNER_TAG]).await;
@@ -584,35 +439,40 @@ impl Driver for AwsDriver {
         session.ec2.create_tags(&instance.id, &tags).await
     }
 
-    fn load_balancers(&self) -> Option<LoadBalancerKind> {
-        Some(LoadBalancerKind::AwsTargetGroup)
+    async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
+        session.inspect(session.user_data(secret, "")).await
     }
 
-    async fn register(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
-        let LoadBalancer::AwsTargetGroup(group) = balancer else { return Err(no_members(NAME, balancer)) };
-        let session = self.session(&request.class, &request.secret)?;
-        let (groups, arn) = (&session.ec2.account.target_groups, &group.arn);
-        let target = match groups.target_type(arn, &request.secret).await? {
-            TargetType::Instance => id_of(&request.machine)?.to_owned(),
-            TargetType::Address => self.private_address(&session, &request.machine).await?,
-        };
-        groups.register(arn, &target, &request.secret).await
+    async fn members_of_group(
+        &self,
+        class: &MachineClass,
+        secret: &SecretData,
+        group: &str,
+    ) -> Result<BTreeSet<String>, DriverError> {
+        let session = self.open_session(class, secret).await?;
+        let all = session.ec2.members(group).await?;
+        let members = all.into_iter().filter(|instance| instance.is_member_of(group));
+        Ok(members.map(|instance| session.shown(&instance).provider_id).collect())
     }
 
-    async fn deregister(&self, request: &MachineRequest, balancer: &LoadBalancer) -> Result<(), DriverError> {
+    async fn set_member(
+        &self,
+        request: &MachineRequest,
+        balancer: &LoadBalancer,
+        is_member: bool,
+    ) -> Result<(), DriverError> {
         let LoadBalancer::AwsTargetGroup(group) = balancer else { return Err(no_members(NAME, balancer)) };
-        let session = self.session(&request.class, &request.secret)?;
-        let (groups, arn) = (&session.ec2.account.target_groups, &group.arn);
-        let targets = match groups.target_type(arn, &request.secret).await? {
-            TargetType::Instance => vec![id_of(&request.machine)?],
+        let session = self.open_session(&request.class, &request.secret).await?;
+        let (groups, arn, secret) = (&session.ec2.account.target_groups, &group.arn, &request.secret);
+        match (groups.target_type(arn, secret).await?, is_member) {
+            (TargetType::Instance, true) => groups.register(arn, id_of(&request.machine)?, secret).await,
+            (TargetType::Instance, false) => groups.deregister(arn, &[id_of(&request.machine)?], secret).await,
+            (TargetType::Address, true) => {
+                groups.register(arn, &self.private_address(&session, request).await?, secret).await
+            }
             // EC2 may have forgotten which of them was registered.
-            TargetType::Address => private_addresses(&request.machine)?,
-        };
-        groups.deregister(arn, &targets, &request.secret).await
-    }
-
-    async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError> {
-        Ok(specs.iter().filter_map(volumes::id_of).collect())
+            (TargetType::Address, false) => groups.deregister(arn, &private_addresses(&request.machine)?, secret).await,
+        }
     }
 }
 
@@ -634,11 +494,6 @@ fn private_addresses(machine: &Machine) -> Result<Vec<&str>, DriverError> {
         return Err(DriverError::new(Code::FailedPrecondition, "the VM has no private address yet"));
     }
     Ok(found)
-}
-
-/// A part of a provider ID is a region or one of its zones, also a local one such as `us-west-2-lax-1a`.
-fn is_in_region(place: &str, region: &str) -> bool {
-    place.strip_prefix(region).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// A VM that ended while it was waited for.

@@ -18,10 +18,12 @@ use super::{
     fake::{FakeInstance, FakeInterface, Fault, Shared, serve},
     request, request_for, secret, spec, spec_with, start, start_cloud, with_id,
 };
-use crate::{AwsDriver, NAME, Patience, accounts::Access};
+use crate::{AwsCloud, NAME, Patience, accounts::Access};
 use mcm_api::machine::SecretRef;
 use mcm_driver::{
-    Code, ListedVm, MachineRequest, SecretData, SecretPolicy, cloud::RequestReporter, guard::DriverGuards,
+    Code, ListedVm, MachineRequest, SecretData, SecretPolicy,
+    cloud::{CloudDriver, RequestReporter},
+    guard::DriverGuards,
     interface::Driver,
 };
 
@@ -537,7 +539,7 @@ async fn nothing_is_sent_to_an_endpoint_that_is_not_allowed() {
     let policy = SecretPolicy::default();
     let access = Access { secrets: policy, ..Access::default() };
     let requests = RequestReporter::for_provider(NAME, &DriverGuards::unobserved().observer);
-    let driver = AwsDriver::new(access, Patience::default(), requests);
+    let driver = CloudDriver(AwsCloud::new(access, Patience::default(), requests));
     let mut secret = secret();
     secret.0.insert("endpointURL".to_owned(), url.into_bytes());
     assert_eq!(code(driver.list(&request("a").class, &secret).await), Code::InvalidArgument);

@@ -8,7 +8,6 @@ use super::{
     fake::{Fault, Shared},
     secret, spec_with, start,
 };
-use crate::AwsDriver;
 use mcm_driver::{
     Code, SecretData,
     inspection::{ResourceFinding, ResourcePresence},
@@ -58,7 +57,7 @@ fn subnet(zone: &str, free: u32) -> String {
     )
 }
 
-async fn inspect(driver: &AwsDriver, secret: &SecretData) -> Vec<ResourceFinding> {
+async fn inspect(driver: &dyn Driver, secret: &SecretData) -> Vec<ResourceFinding> {
     let class = class(spec_with(&json!({"keyName": "operators"})));
     driver.inspect(&class, secret).await.unwrap()
 }

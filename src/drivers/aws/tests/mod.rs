@@ -23,19 +23,19 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::fake::{Cloud, Shared, serve};
-use super::{AwsDriver, NAME, Patience, accounts::Access};
+use super::{AwsCloud, NAME, Patience, accounts::Access};
 use mcm_api::machine::MachineClass;
 use mcm_driver::testing::{self, code, with_id};
 use mcm_driver::{
     DriverObserver, MachineRequest, SecretData,
-    cloud::{HttpLimits, RequestReporter},
+    cloud::{CloudDriver, HttpLimits, RequestReporter},
     guard::DriverGuards,
 };
 
 const REGION: &str = "eu-west-1";
 
 /// A cloud and its driver.
-async fn start() -> (Shared, AwsDriver) {
+async fn start() -> (Shared, CloudDriver<AwsCloud>) {
     let (cloud, url) = start_cloud().await;
     (cloud, driver(&url))
 }
@@ -46,17 +46,17 @@ async fn start_cloud() -> (Shared, String) {
     (cloud, url)
 }
 
-fn driver(url: &str) -> AwsDriver {
+fn driver(url: &str) -> CloudDriver<AwsCloud> {
     driver_that_waits(url, Duration::from_secs(20))
 }
 
 /// A driver whose calls end after that time.
-fn driver_that_waits(url: &str, attempt: Duration) -> AwsDriver {
+fn driver_that_waits(url: &str, attempt: Duration) -> CloudDriver<AwsCloud> {
     driver_with(url, attempt, DriverGuards::unobserved().observer)
 }
 
 /// A driver whose requests are observed.
-fn observed_driver(url: &str, observer: Arc<dyn DriverObserver>) -> AwsDriver {
+fn observed_driver(url: &str, observer: Arc<dyn DriverObserver>) -> CloudDriver<AwsCloud> {
     driver_with(url, Duration::from_secs(20), observer)
 }
 
@@ -64,11 +64,11 @@ fn limits(attempt: Duration) -> HttpLimits {
     HttpLimits { attempt, call: attempt * 3, attempts: 2, pause: Duration::from_millis(1), slowest: 1000.0 }
 }
 
-fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn DriverObserver>) -> AwsDriver {
+fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn DriverObserver>) -> CloudDriver<AwsCloud> {
     driver_within(url, limits(attempt), observer)
 }
 
-fn driver_within(url: &str, limits: HttpLimits, observer: Arc<dyn DriverObserver>) -> AwsDriver {
+fn driver_within(url: &str, limits: HttpLimits, observer: Arc<dyn DriverObserver>) -> CloudDriver<AwsCloud> {
     let url = || Some(url.to_owned());
     let access = Access {
         endpoint: url(),
@@ -88,7 +88,7 @@ fn driver_within(url: &str, limits: HttpLimits, observer: Arc<dyn DriverObserver
         longest: millis(10),
         total: millis(2000),
     };
-    AwsDriver::new(access, patience, RequestReporter::for_provider(NAME, &observer))
+    CloudDriver(AwsCloud::new(access, patience, RequestReporter::for_provider(NAME, &observer)))
 }
 
 /// A class with the fields that a class needs.

@@ -11,9 +11,9 @@ use super::{
     flows::put,
     request, start, with_id,
 };
-use crate::AwsDriver;
+use crate::AwsCloud;
 use mcm_api::load_balancer::{InstanceGroup, LoadBalancer, TargetGroup};
-use mcm_driver::{Code, Driver, DriverError, MachineRequest};
+use mcm_driver::{Code, Driver, DriverError, MachineRequest, cloud::CloudDriver};
 
 const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/cp/1";
 
@@ -22,7 +22,7 @@ fn group(arn: &str) -> LoadBalancer {
 }
 
 /// A target group with targets of a type, and a machine with a VM.
-async fn world(type_: &str) -> (Shared, AwsDriver, MachineRequest) {
+async fn world(type_: &str) -> (Shared, CloudDriver<AwsCloud>, MachineRequest) {
     let (cloud, driver) = start().await;
     let member = format!("<member><TargetType>{type_}</TargetType></member>");
     let answers = [
