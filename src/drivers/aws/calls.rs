@@ -92,7 +92,9 @@ impl Ec2 {
                     self.account.ec2.describe_instances().set_filters(Some(filters.clone())).max_results(PAGE);
                 request.set_next_token(pages.token().map(str::to_owned)).send()
             };
-            let (instances, next) = self.call(ACTION, reading(service), send, page).await.map_err(never_absent)?;
+            // Filters do not fail for absent VMs: such an error does not prove an absence.
+            let found = self.send(reading(service), send, page).await;
+            let (instances, next) = found.map_err(|failure| failure.error_of_list(ACTION, &self.secret))?;
             if pages.add(instances, next)? {
                 return Ok(pages.into_items());
             }
@@ -236,10 +238,4 @@ fn markers(scope: &Scope) -> [types::Filter; 2] {
 fn retry_after<E>(error: &SdkError<E>) -> Option<Duration> {
     let answer = error.raw_response()?;
     pause_of(answer.status().as_u16(), answer.headers().get("retry-after")?)
-}
-
-/// Filters do not fail for what does not exist: such an error does not prove that a VM is absent.
-fn never_absent(error: DriverError) -> DriverError {
-    let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-    DriverError { code, ..error }
 }

@@ -26,18 +26,11 @@ mod tests;
 mod user_data;
 mod volumes;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    convert::Infallible,
-    net::Ipv4Addr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, convert::Infallible, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
-use parking_lot::Mutex;
 use rand::Rng;
 use tokio::time::{Instant as Clock, sleep};
 
@@ -61,8 +54,8 @@ use mcm_api::{
 use mcm_driver::{
     Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm,
     cloud::{
-        CloudDriver, CloudOperations, CloudSession, LookupCoalescer, LruCache, MachineIdentity, RequestReporter,
-        idempotency_token, only, safe_text,
+        CloudDriver, CloudFailure, CloudOperations, CloudSession, LookupCoalescer, LruCache, MachineIdentity,
+        RequestReporter, idempotency_token, only, safe_text,
     },
     code::Code,
     environment::{DriverEnvironment, OpenError},
@@ -137,7 +130,7 @@ struct AwsCloud {
     accounts: Accounts,
     look_ups: Arc<InstanceLookups>,
     /// Root devices by region and image.
-    root_devices: Arc<Mutex<HashMap<(String, String), String>>>,
+    root_devices: Arc<LruCache<(String, String), String>>,
     /// Tokens that were used for other requests, and since when this is known.
     mismatches: LruCache<String, Clock>,
     /// Root devices that are being read.
@@ -150,7 +143,7 @@ impl AwsCloud {
             patience,
             accounts: Accounts::new(access, requests),
             look_ups: Arc::new(InstanceLookups::new(patience.window)),
-            root_devices: Arc::default(),
+            root_devices: Arc::new(LruCache::new(MOST_IMAGES)),
             mismatches: LruCache::new(MOST_MISMATCHES),
             images: LookupCoalescer::of_facts(),
         }
@@ -158,17 +151,13 @@ impl AwsCloud {
 
     async fn root_device(&self, session: &Session) -> Result<String, DriverError> {
         let key = (session.spec.region.clone(), session.spec.ami.clone());
-        if let Some(known) = self.root_devices.lock().get(&key) {
-            return Ok(known.clone());
+        if let Some(known) = self.root_devices.get(&key) {
+            return Ok(known);
         }
         let (ec2, ami, known) = (session.ec2.clone(), session.spec.ami.clone(), Arc::clone(&self.root_devices));
         let read = move |_| async move {
             let name = ec2.root_device(&ami).await?;
-            let mut known = known.lock();
-            if known.len() >= MOST_IMAGES {
-                known.clear();
-            }
-            known.insert(key, name.clone());
+            known.put(key, name.clone());
             Ok(name)
         };
         self.images.look_up((session.key.clone(), session.spec.ami.clone()), String::new(), read).await
@@ -209,26 +198,20 @@ impl AwsCloud {
                 root_device: &root_device,
                 placement: placement.clone(),
             };
-            let failure = match session.ec2.run(&order).await {
-                Ok(instance) => {
-                    self.mismatches.forget(&token);
-                    return Ok(instance);
-                }
-                Err(failure) => failure,
-            };
-            if failure.is(TOKEN_MISMATCH) {
+            let refused = |failure: CloudFailure| failure.error("RunInstances", &request.secret);
+            let found = match session.ec2.run(&order).await {
+                Ok(instance) => Some(instance),
                 // The user data contains a token that may be new. The VM of the earlier request is as good.
-                match session.ec2.with_token(&token).await? {
-                    Some(instance) if instance.is_gone => {}
-                    Some(instance) => {
-                        self.mismatches.forget(&token);
-                        return Ok(instance);
-                    }
-                    None if self.is_lost(&token) => {}
-                    None => return Err(failure.error("RunInstances", &request.secret)),
-                }
-            } else if !failure.is(TOKEN_SPENT) {
-                return Err(failure.error("RunInstances", &request.secret));
+                Err(failure) if failure.is(TOKEN_MISMATCH) => match session.ec2.with_token(&token).await? {
+                    None if !self.is_lost(&token) => return Err(refused(failure)),
+                    found => found.filter(|instance| !instance.is_gone),
+                },
+                Err(failure) if failure.is(TOKEN_SPENT) => None,
+                Err(failure) => return Err(refused(failure)),
+            };
+            if let Some(instance) = found {
+                self.mismatches.forget(&token);
+                return Ok(instance);
             }
             generation += 1;
         }

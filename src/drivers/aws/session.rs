@@ -21,14 +21,14 @@ use mcm_driver::{
 };
 
 /// The VMs that a look-up of several Machines finds.
-type Found = Result<Arc<Vec<Instance>>, DriverError>;
+type SharedInstances = Result<Arc<Vec<Instance>>, DriverError>;
 
 /// Look-ups that wait at the same time.
 pub(super) struct InstanceLookups {
     /// Of Machines of one class and account.
-    by_name: LookupCoalescer<(AccountKey, Scope), Found>,
+    by_name: LookupCoalescer<(AccountKey, Scope), SharedInstances>,
     /// Of VMs that no look-up by name shows: their tags were changed, or EC2 has forgotten them.
-    by_id: LookupCoalescer<AccountKey, Found>,
+    by_id: LookupCoalescer<AccountKey, SharedInstances>,
 }
 
 impl InstanceLookups {

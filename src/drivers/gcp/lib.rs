@@ -152,7 +152,7 @@ impl GcpCloud {
 
     /// True if an earlier process began a creation whose VM a look-up may not have shown yet. One that is not done is followed from
     /// here on as one of ours.
-    async fn is_being_created(&self, session: &Session, request: &MachineRequest) -> Result<bool, DriverError> {
+    async fn has_earlier_creation(&self, session: &Session, request: &MachineRequest) -> Result<bool, DriverError> {
         let machine = &*request.machine;
         let wanted = MachineIdentity::from_machine(machine);
         if !machine.spec.provider_id.is_empty() || wanted.uid.is_empty() {
@@ -194,10 +194,7 @@ impl GcpCloud {
     ) -> Result<(), DriverError> {
         match self.follow(session, request, Goal::Delete, begun, what).await {
             // Another client deleted it meanwhile, or something else is missing.
-            Err(Ended::Absent(error)) => match self.find(session, request).await?.is_empty() {
-                true => Ok(()),
-                false => Err(error),
-            },
+            Err(Ended::Absent(_)) if self.find(session, request).await?.is_empty() => Ok(()),
             ended => Ok(ended?),
         }
     }
@@ -341,7 +338,7 @@ impl CloudOperations for GcpCloud {
         }
         self.created_or_not(session, request, Meanwhile::for_request(request)).await?;
         let mut found = self.find(session, request).await?;
-        if found.is_empty() && self.is_being_created(session, request).await? {
+        if found.is_empty() && self.has_earlier_creation(session, request).await? {
             self.created_or_not(session, request, Meanwhile::for_request(request)).await?;
             found = self.find(session, request).await?;
         }

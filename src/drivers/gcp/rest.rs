@@ -51,11 +51,10 @@ pub(super) async fn once<T: DeserializeOwned>(
     failure_of: impl Fn(&HttpAnswer) -> CloudFailure,
 ) -> Result<T, CloudFailure> {
     let answer = http.send(limiter, request).await?;
-    match answer.is_success() {
-        true if is_bounded(&answer.text) => answer.json(),
-        true => Err(CloudFailure::Unreadable(answer.status)),
-        false => Err(failure_of(&answer)),
+    if !answer.is_success() {
+        return Err(failure_of(&answer));
     }
+    if is_bounded(&answer.text) { answer.json() } else { Err(CloudFailure::Unreadable(answer.status)) }
 }
 
 /// An answer in JSON has no more parts than Google would send. Parts without content take much more memory than their text.

@@ -107,6 +107,8 @@ pub(super) struct Cloud {
     pub bucket: Option<Bucket>,
     pub page: Option<usize>,
     pub repeats_page: bool,
+    /// Each page of a list names another one.
+    pub has_endless_pages: bool,
     /// The second page leads to the first.
     pub circles: bool,
     pub ignores_filters: bool,
@@ -350,7 +352,7 @@ fn describe(cloud: &mut Cloud, params: &Params) -> Response {
         body.push_str("<nextToken>1</nextToken>");
     } else if cloud.circles {
         write!(body, "<nextToken>{}</nextToken>", 1 + first % 2).unwrap();
-    } else if first + page < found.len() {
+    } else if cloud.has_endless_pages || first + page < found.len() {
         write!(body, "<nextToken>{}</nextToken>", first + page).unwrap();
     }
     xml("DescribeInstances", &body)

@@ -90,37 +90,6 @@ async fn an_initialization_that_fails_is_completed_by_the_next(#[case] action: &
     .await;
 }
 
-/// Only a deletion accepts two VMs of a machine.
-#[tokio::test]
-async fn each_call_has_its_answer_to_two_vms() {
-    let (cloud, driver) = start().await;
-    let spec = spec_with(&json!({"srcAndDstChecksEnabled": false}));
-    let request = request_for("a", "uid-a", spec);
-    driver.create(&request).await.unwrap();
-    {
-        let mut cloud = cloud.lock();
-        let (id, mut other) = cloud.instances.pop_first().unwrap();
-        cloud.instances.insert(id, other.clone());
-        other.id = "i-other".to_owned();
-        cloud.instances.insert(other.id.clone(), other);
-    }
-    let count = || cloud.lock().alive().len();
-    assert_eq!((code(driver.create(&request).await), count()), (Code::OutOfRange, 2));
-    assert_eq!((code(driver.status(&request).await), count()), (Code::OutOfRange, 2));
-    assert_eq!((code(driver.initialize(&request).await), count()), (Code::Uninitialized, 2));
-    assert_eq!(driver.list(&request.class, &request.secret).await.unwrap().len(), 2);
-    driver.delete(&request).await.unwrap();
-    assert_eq!(count(), 0);
-}
-
-#[tokio::test]
-async fn a_vm_that_is_gone_when_it_is_terminated_is_a_success() {
-    let (cloud, driver) = start().await;
-    driver.create(&request("a")).await.unwrap();
-    cloud.lock().faults.push(("TerminateInstances", Fault::Error("InvalidInstanceID.NotFound", 400), 1));
-    driver.delete(&request("a")).await.unwrap();
-}
-
 #[tokio::test]
 async fn one_failure_is_forgiven_within_the_call() {
     let (cloud, driver) = start().await;

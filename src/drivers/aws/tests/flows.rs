@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{
     OWNER, code, driver,
     fake::{FakeInstance, FakeInterface, Fault, Shared, serve},
-    request, request_for, secret, spec, spec_with, start, start_cloud, with_id,
+    request, request_for, secret, spec_with, start, start_cloud, with_id,
 };
 use crate::{AwsCloud, NAME, Patience, accounts::Access};
 use mcm_api::machine::SecretRef;
@@ -102,19 +102,12 @@ async fn two_vms_of_one_machine_are_told_and_both_deleted() {
     let error = driver.status(&request("a")).await.unwrap_err();
     assert_eq!((error.code, error.message.as_str()), (Code::OutOfRange, "machine \"a\" has several VMs: i-1, i-2"));
     assert_eq!(code(driver.create(&request("a")).await), Code::OutOfRange);
+    assert_eq!(code(driver.initialize(&initializing()).await), Code::Uninitialized);
     assert_eq!(driver.status(&with_id(request("a"), "aws:///eu-west-1a/i-2")).await.unwrap().node_name, "i-2.internal");
     driver.delete(&with_id(request("a"), "aws:///eu-west-1/i-2")).await.unwrap();
     assert_eq!(cloud.lock().alive().len(), 1);
     put(&cloud, "i-3", &[("Name", "a")], "pending");
     driver.delete(&request("a")).await.unwrap();
-    assert_eq!(cloud.lock().alive().len(), 0);
-}
-
-#[tokio::test]
-async fn an_orphan_is_deleted_by_its_id_alone() {
-    let (cloud, driver) = start().await;
-    put(&cloud, "i-1", &[("Name", "a"), ("machine.sapcloud.io/machine-uid", "x")], "running");
-    driver.delete(&with_id(request_for("a", "", spec()), "aws:///eu-west-1/i-1")).await.unwrap();
     assert_eq!(cloud.lock().alive().len(), 0);
 }
 
@@ -270,9 +263,8 @@ async fn an_image_that_does_not_exist_is_told(#[case] ami: &str) {
 }
 
 #[tokio::test]
-async fn without_a_uid_or_user_data_nothing_is_created() {
+async fn without_user_data_nothing_is_created() {
     let (cloud, driver) = start().await;
-    assert_eq!(code(driver.create(&request_for("a", "", spec())).await), Code::InvalidArgument);
     let mut request = request("a");
     request.secret.0.remove("userData");
     assert_eq!(code(driver.create(&request).await), Code::InvalidArgument);
@@ -559,6 +551,21 @@ async fn pages_in_a_circle_fail() {
     let error = driver.list(&request("a").class, &secret()).await.unwrap_err();
     assert_eq!(error.code, Code::Unavailable);
     assert_eq!(cloud.lock().requests.len(), 3);
+}
+
+/// Each page names another one, so the list has no end.
+#[tokio::test]
+async fn pages_without_end_are_given_up() {
+    let (cloud, driver) = start().await;
+    put(&cloud, "i-1", &[("Name", "a")], "running");
+    cloud.lock().has_endless_pages = true;
+    let request = request("a");
+    let listed = driver.list(&request.class, &secret()).await.unwrap_err();
+    let deleted = driver.delete(&request).await.unwrap_err();
+    for error in [listed, deleted] {
+        assert!(error.code == Code::Unavailable && error.message.contains("more than 1000 pages"), "{error}");
+    }
+    assert_eq!(cloud.lock().alive().len(), 1);
 }
 
 /// EC2 remembers a token for longer than the VM that it was used for.

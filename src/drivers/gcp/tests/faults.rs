@@ -92,7 +92,6 @@ async fn what_else_a_look_up_may_fail_with_says_nothing_about_a_vm(
 /// It would fill the memory.
 #[rstest]
 #[case::list("instances.list", During::List)]
-#[case::look("instances.list", During::StatusById)]
 #[case::insertion("instances.insert", During::Create)]
 #[case::deletion("instances.delete", During::DeleteById)]
 #[case::token("token", During::List)]
@@ -106,8 +105,7 @@ async fn an_answer_without_end_ends_a_call(#[case] call: &'static str, #[case] d
     let error = match during {
         During::Create => world.driver.create(&other).await.map(drop),
         During::DeleteById => world.driver.delete(&known).await.map(drop),
-        During::List => world.driver.list(&request.class, &request.secret).await.map(drop),
-        _ => world.driver.status(&known).await.map(drop),
+        _ => world.driver.list(&request.class, &request.secret).await.map(drop),
     };
     let error = error.unwrap_err();
     assert!(error.code == Code::Unavailable && error.message.contains("more than 67108864 bytes"), "{error}");
