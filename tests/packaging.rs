@@ -175,10 +175,11 @@ fn the_definitions_in_the_components_are_those_of_the_drop_in() {
 /// B7: CEL and policies need no certificates.
 #[test]
 fn there_is_no_webhook() {
-    let webhooks =
-        ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Certificate", "Issuer", "Service"];
+    let webhooks = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Certificate", "Issuer"];
     let text = components();
-    assert!(!objects(&text).iter().any(|object| is_a(object, &webhooks)));
+    let objects = objects(&text);
+    assert!(!objects.iter().any(|object| is_a(object, &webhooks)));
+    assert_eq!(only(&objects, "Service")["spec"]["ports"], serde_json::json!([{"name": "metrics", "port": 8443}]));
     assert!(!text.contains("strategy: Webhook"));
 }
 

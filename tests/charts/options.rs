@@ -75,12 +75,50 @@ fn kinds_of_the_prometheus_operator_are_rendered_on_request_only() {
             let scraped = monitor["spec"]["endpoints"].as_array().unwrap().iter().map(|one| one["port"].clone());
             let served = service["spec"]["ports"].as_array().unwrap().iter().map(|one| one["name"].clone());
             assert_eq!(scraped.collect::<Vec<_>>(), served.collect::<Vec<_>>(), "{mode}");
+            let job = &monitor["spec"]["endpoints"][0]["relabelings"][0]["replacement"];
+            assert_eq!(job == "machine-controller-manager", mode == "drop-in", "{job}");
         }
-        let rules = render(cluster, "default", &["monitoring.prometheusRule.enabled=true"]).unwrap();
-        let groups = only(&rules, "PrometheusRule")["spec"]["groups"].clone();
-        let written = std::fs::read_to_string(format!("{ROOT}/config/monitoring/rules.yaml")).unwrap();
-        let written: Value = serde_yaml_ng::from_str(&written).unwrap();
-        assert_eq!(groups, written["groups"]);
+    });
+}
+
+#[rstest]
+#[case::standalone("standalone", &["rules"])]
+#[case::drop_in("drop-in", &["rules", "rules-drop-in"])]
+#[case::capi_manager("capi-manager", &["rules"])]
+fn the_alerts_of_the_chart_are_those_of_the_files_with_the_address_of_their_pages(
+    #[case] mode: &str,
+    #[case] files: &[&str],
+) {
+    play(async |cluster| {
+        for base in ["", "https://git.example/mcm/blob/v0.1.0/"] {
+            let enabled = "monitoring.prometheusRule.enabled=true";
+            let base_of_pages = format!("monitoring.prometheusRule.runbookBase={base}");
+            let manifest = render(cluster, "default", &[&format!("mode={mode}"), enabled, &base_of_pages]).unwrap();
+            let mut written = Vec::new();
+            for file in files {
+                let text = std::fs::read_to_string(format!("{ROOT}/config/monitoring/{file}.yaml")).unwrap();
+                let text = text.replace("runbook_url: docs/", &format!("runbook_url: {base}docs/"));
+                let file: Value = serde_yaml_ng::from_str(&text).unwrap();
+                written.extend(file["groups"].as_array().unwrap().clone());
+            }
+            assert_eq!(only(&manifest, "PrometheusRule")["spec"]["groups"], Value::from(written));
+        }
+    });
+}
+
+/// Commands in pages of alerts select pods and Deployments by a label that no value changes.
+#[rstest]
+fn pages_of_alerts_find_the_pods_of_the_chart(#[values("standalone", "drop-in", "capi-manager")] mode: &str) {
+    play(async |cluster| {
+        let names = ["nameOverride=nodes", "fullnameOverride=machines"];
+        for values in [&names[..0], &names[..]] {
+            let mode = format!("mode={mode}");
+            let manifest = render(cluster, "default", &[&[mode.as_str()], values].concat()).unwrap();
+            let deployment = only(&manifest, "Deployment");
+            for of in [&deployment["metadata"], &deployment["spec"]["template"]["metadata"]] {
+                assert_eq!(of["labels"]["app.kubernetes.io/part-of"], "mcm");
+            }
+        }
     });
 }
 
@@ -90,6 +128,7 @@ fn kinds_of_the_prometheus_operator_are_rendered_on_request_only() {
 #[case::mode("mode=dropin", "mode")]
 #[case::type_of_a_value("replicas=two", "replicas")]
 #[case::digest("image.digest=latest", "digest")]
+#[case::address_of_pages("monitoring.prometheusRule.runbookBase=docs", "runbookBase")]
 #[case::secret_without_a_name("target.type=secret", "secretName")]
 #[case::program("dropIn.programs={kubelet}", "programs")]
 #[case::flags_of_no_program("extraArgs.mcm={--v=3}", "extraArgs")]

@@ -8,9 +8,12 @@ use std::{
 use regex::Regex;
 use serde_json::Value;
 
+use rstest::rstest;
+
 use super::{
     ROOT, dashboards,
     metrics::{families, family_of},
+    objects, only,
 };
 
 /// Files of rules. The second is for installations in the place of the Go programs.
@@ -98,6 +101,73 @@ fn every_alert_has_a_page_and_every_page_an_alert() {
         let name = entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned();
         assert!(name == "README" || alerts.contains_key(&name), "{name}");
     }
+}
+
+/// A label that a scraper adds, such as `node`, would split a pair of replicas in two.
+#[test]
+fn every_alert_names_the_labels_that_it_keeps() {
+    let label = Regex::new(r"\$labels\.([a-z]+)").unwrap();
+    let kept = Regex::new(r"^(?:max|min) by \(([a-z, ]+)\)").unwrap();
+    for (name, rule) in alerts() {
+        let expression = rule["expr"].as_str().unwrap();
+        assert!(!expression.contains("without ("), "{name}: {expression}");
+        let texts = rule["annotations"].to_string();
+        let used: BTreeSet<&str> = label.captures_iter(&texts).map(|found| found.get(1).unwrap().as_str()).collect();
+        if expression.starts_with("absent(") {
+            assert_eq!(used, BTreeSet::new(), "{name}");
+            continue;
+        }
+        let kept = kept.captures(expression).unwrap_or_else(|| panic!("{name}: {expression}"));
+        let kept: BTreeSet<&str> = kept.get(1).unwrap().as_str().split(", ").collect();
+        assert!(used.is_subset(&kept), "{name}: {used:?}");
+        assert!(kept.contains("cluster") && kept.contains("namespace"), "{name}: {kept:?}");
+    }
+}
+
+/// Selectors of the commands in the pages of alerts, without those for Gardener.
+fn selectors_of_runbooks() -> BTreeSet<String> {
+    let selector = Regex::new(r"-l ([a-z./-]+=[a-z-]+)").unwrap();
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(format!("{ROOT}/docs/runbooks")).unwrap() {
+        let page = fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(!page.contains("deploy/mcm"), "the name of the Deployment depends on the installation");
+        found.extend(selector.captures_iter(&page).map(|one| one[1].to_owned()));
+    }
+    // Labels of the Deployment that Gardener creates.
+    assert!(found.remove("role=machine-controller-manager"));
+    found
+}
+
+#[rstest]
+fn pages_of_alerts_find_the_pods_of_each_base_and_metrics_have_a_service(
+    #[values("standalone", "drop-in", "cluster-api", "stand-in")] base: &str,
+) {
+    let all = objects(&read(&format!("config/{base}/manager.yaml")));
+    let deployment = only(&all, "Deployment");
+    let pod = &deployment["spec"]["template"];
+    for selector in selectors_of_runbooks() {
+        let (key, value) = selector.split_once('=').unwrap();
+        for of in [&deployment["metadata"], &pod["metadata"]] {
+            assert_eq!(of["labels"][key], value, "{base}: {selector}");
+        }
+    }
+    let service = only(&all, "Service");
+    assert_eq!(service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"]);
+    let ports = pod["spec"]["containers"].as_array().unwrap().iter().flat_map(|one| one["ports"].as_array().unwrap());
+    let ports: BTreeSet<_> = ports.map(|port| (port["name"].to_string(), port["containerPort"].as_u64())).collect();
+    let served = service["spec"]["ports"].as_array().unwrap().iter();
+    let served: BTreeSet<_> = served.map(|port| (port["name"].to_string(), port["port"].as_u64())).collect();
+    assert!(served.is_subset(&ports), "{served:?} {ports:?}");
+    assert!(ports.difference(&served).all(|(name, _)| name == "\"healthz\""), "{served:?} {ports:?}");
+}
+
+/// Prometheus names a job after its Service, and the alert of Gardener names the job.
+#[test]
+fn the_service_of_the_drop_in_is_the_job_of_its_alert() {
+    let all = objects(&read("config/drop-in/manager.yaml"));
+    let job = only(&all, "Service")["metadata"]["name"].as_str().unwrap();
+    let expression = alerts()["MachineControllerManagerDown"]["expr"].clone();
+    assert_eq!(expression, format!("absent(up{{job=\"{job}\"}} == 1)"));
 }
 
 #[test]

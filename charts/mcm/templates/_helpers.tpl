@@ -20,6 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "mcm.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: {{ .Values.mode }}
+app.kubernetes.io/part-of: mcm
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
 {{- end -}}
