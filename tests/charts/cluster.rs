@@ -113,6 +113,11 @@ impl Cluster {
         self.run("kubectl", words, input).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
     }
 
+    /// The same; returns its output, or its error.
+    pub fn try_kubectl(&self, words: &[&str], input: &str) -> Result<String, String> {
+        self.run("kubectl", words, input)
+    }
+
     /// The API server accepts the objects and all their fields. Nothing is stored.
     pub fn accepts(&self, manifest: &str) {
         let words = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts"];

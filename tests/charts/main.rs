@@ -13,3 +13,4 @@ mod options;
 mod release;
 mod rights;
 mod shoot;
+mod values;

@@ -29,6 +29,11 @@ fn pod(manifest: &str) -> Value {
 #[case::digest(&[DIGEST, "imagePullSecrets[0].name=pull"])]
 #[case::other_names(&["fullnameOverride=machines", "nameOverride=nodes", "serviceAccount.name=nodes"])]
 #[case::control_namespace(&["controlNamespace=default"])]
+#[case::bootstrap_tokens(&["target.bootstrapTokens=true"])]
+#[case::drop_in_without_tokens(&["mode=drop-in", "target.bootstrapTokens=false"])]
+#[case::own_account(&["mode=capi-manager", "serviceAccount.name=provider", "rbac.create=false"])]
+#[case::certificate(&["mode=capi-manager", "metrics.tlsSecretName=certificate"])]
+#[case::peers(&["networkPolicy.from[0].namespaceSelector.matchLabels.name=monitoring"])]
 #[case::target_of_a_secret(&["target.type=secret", "target.secretName=shoot"])]
 #[case::no_target(&["target.type=none"])]
 #[case::flags(&["extraArgs.run={--machine-drain-timeout=5m,--provider=AWS}", "log.level=3", "log.format=json"])]
@@ -132,6 +137,20 @@ fn pages_of_alerts_find_the_pods_of_the_chart(#[values("standalone", "drop-in", 
 #[case::secret_without_a_name("target.type=secret", "secretName")]
 #[case::program("dropIn.programs={kubelet}", "programs")]
 #[case::flags_of_no_program("extraArgs.mcm={--v=3}", "extraArgs")]
+#[case::flags_of_another_mode("mode=drop-in,extraArgs.run={--v=3}", "extraArgs")]
+#[case::flags_of_a_program_that_does_not_run(
+    "mode=drop-in,dropIn.programs={machine-controller},extraArgs.machine-controller-manager={--v=3}",
+    "extraArgs"
+)]
+#[case::programs_of_another_mode("dropIn.programs={machine-controller}", "dropIn")]
+#[case::key_without_a_secret("target.secretKey=value", "secretKey")]
+#[case::tokens_of_another_cluster("target.type=none,target.bootstrapTokens=true", "bootstrapTokens")]
+#[case::annotations_of_the_account_of_others(
+    "serviceAccount.create=false,serviceAccount.annotations.a=b",
+    "annotations"
+)]
+#[case::certificate_of_another_mode("metrics.tlsSecretName=certificate", "tlsSecretName")]
+#[case::capi_with_a_policy("mode=capi-manager,policy.enabled=false", "policy")]
 #[case::capi_with_a_control_namespace("mode=capi-manager,controlNamespace=a", "controlNamespace")]
 #[case::capi_with_a_target("mode=capi-manager,target.type=none", "target")]
 fn helm_refuses_a_value_that_no_template_reads(#[case] value: &str, #[case] named: &str) {
@@ -184,6 +203,54 @@ fn values_reach_the_pod() {
             .find(|one| one["kind"] == "RoleBinding" && one["metadata"]["namespace"] == "b");
         assert_eq!(binding.unwrap()["subjects"][0]["namespace"], "a");
         assert_eq!(pod(&elsewhere)["containers"][0]["args"][2], "--namespace=b");
+    });
+}
+
+/// The account that the pod names exists, is bound, and is the one in the policies, whatever its name.
+#[test]
+fn the_account_of_capi_manager_is_in_its_bindings() {
+    play(async |cluster| {
+        for (value, account) in [("log.level=0", "capmcm-manager"), ("serviceAccount.name=provider", "provider")] {
+            let manifest = render(cluster, "a", &["mode=capi-manager", value]).unwrap();
+            assert_eq!(pod(&manifest)["serviceAccountName"], account);
+            assert_eq!(only(&manifest, "ServiceAccount")["metadata"]["name"], account);
+            let all = documents(&manifest);
+            let bindings: Vec<&Value> =
+                all.iter().filter(|one| one["kind"].as_str().unwrap().ends_with("RoleBinding")).collect();
+            assert_eq!(bindings.len(), 2);
+            for binding in bindings {
+                assert_eq!(binding["subjects"], json!([{"kind": "ServiceAccount", "name": account, "namespace": "a"}]));
+            }
+            assert!(manifest.contains(&format!("endsWith(':{account}')")));
+        }
+        let alone = render(cluster, "a", &["mode=capi-manager", "rbac.create=false"]).unwrap();
+        assert_eq!(only(&alone, "ServiceAccount")["metadata"]["name"], "capmcm-manager");
+        let of_others = ["mode=capi-manager", "serviceAccount.create=false", "serviceAccount.name=provider"];
+        let of_others = render(cluster, "a", &of_others).unwrap();
+        assert!(documents(&of_others).iter().all(|one| one["kind"] != "ServiceAccount"));
+        assert_eq!(pod(&of_others)["serviceAccountName"], "provider");
+    });
+}
+
+/// A scraper verifies the certificate of the Secret that the manager serves.
+#[test]
+fn the_service_monitor_verifies_the_certificate_if_there_is_one() {
+    play(async |cluster| {
+        let enabled = ["mode=capi-manager", "monitoring.serviceMonitor.enabled=true"];
+        let self_signed = only(&render(cluster, "a", &enabled).unwrap(), "ServiceMonitor");
+        assert_eq!(self_signed["spec"]["endpoints"][0]["tlsConfig"], json!({"insecureSkipVerify": true}));
+        let given = [&enabled[..], &["metrics.tlsSecretName=certificate"]].concat();
+        let manifest = render(cluster, "a", &given).unwrap();
+        let tls = json!({
+            "ca": {"secret": {"name": "certificate", "key": "ca.crt"}}, "serverName": "mcm-metrics.a.svc",
+        });
+        assert_eq!(only(&manifest, "ServiceMonitor")["spec"]["endpoints"][0]["tlsConfig"], tls);
+        assert_eq!(only(&manifest, "Service")["metadata"]["name"], "mcm-metrics");
+        let pod = pod(&manifest);
+        assert_eq!(pod["volumes"], json!([{"name": "tls", "secret": {"secretName": "certificate"}}]));
+        let arguments = pod["containers"][0]["args"].to_string();
+        assert!(arguments.contains("--tls-cert-file=/etc/mcm/tls/tls.crt"), "{arguments}");
+        assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/mcm/tls");
     });
 }
 

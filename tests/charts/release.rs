@@ -41,7 +41,7 @@ fn machines_outlive_upgrade_rollback_and_uninstall() {
     play_apart(async |cluster| {
         let namespace = cluster.namespace("release").await;
         let helm = |words: &[&str]| cluster.helm(&[words, &["-n", &namespace]].concat());
-        let installed = helm(&["install", NAME, CHART]);
+        let installed = helm(&["install", NAME, CHART, "--set", "target.bootstrapTokens=true"]);
         for line in [
             "rollout status deployment/mcm",
             "helm test mcm",

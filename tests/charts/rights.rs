@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{CHART, Cluster, documents, only, play},
+    cluster::{CHART, Cluster, ROOT, documents, only, play},
     support::{
         cloud::Cloud,
         objects, pods,
@@ -185,9 +185,68 @@ fn is_known(known: &[(&str, &[&str], &str)], (_, resource, verb): &Right) -> boo
 }
 
 fn in_files(folder: &str) -> BTreeSet<Right> {
-    let read =
-        |name: &str| std::fs::read_to_string(format!("{}/config/{folder}/{name}.yaml", crate::cluster::ROOT)).unwrap();
-    granted(&[read("classes"), read("control"), read("target")].join("\n---\n"))
+    let read = |name: &str| std::fs::read_to_string(format!("{ROOT}/config/{folder}/{name}.yaml")).unwrap();
+    let tokens = if folder == "standalone" { read("bootstrap-tokens") } else { String::new() };
+    granted(&[read("classes"), read("control"), read("target"), tokens].join("\n---\n"))
+}
+
+/// The types of Secrets that a user may create in a namespace. The first would be a token of another ServiceAccount.
+pub fn creatable(cluster: &Cluster, user: &str, namespace: &str) -> Vec<&'static str> {
+    let types = ["kubernetes.io/service-account-token", "Opaque", "bootstrap.kubernetes.io/token"];
+    let may = |of: &&&str| {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": of,
+            "metadata": {
+                "name": "bootstrap-token-abcdef", "namespace": namespace,
+                "annotations": {"kubernetes.io/service-account.name": "default"},
+            },
+            "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef"},
+        });
+        let created = cluster.try_kubectl(&["create", "--dry-run=server", user, "-f", "-"], &secret.to_string());
+        created
+            .inspect_err(|error| assert!(error.contains("forbidden") || error.contains("denied request"), "{error}"))
+            .is_ok()
+    };
+    types.iter().filter(may).copied().collect()
+}
+
+/// The standalone mode has no right to create Secrets, and a Secret that others created cannot be deleted.
+#[test]
+fn the_standalone_mode_creates_no_secrets_unless_a_value_asks_for_it() {
+    play(async |cluster| {
+        let namespace = cluster.control.namespace("tokens").await;
+        let words = ["mcm", CHART, "-n", &namespace, "--set", "crds.enabled=false"];
+        cluster.helm(&[&["install"], &words[..]].concat());
+        let user = format!("--as=system:serviceaccount:{namespace}:mcm");
+        for of in ["kube-system", &namespace] {
+            assert_eq!(creatable(cluster, &user, of), [""; 0], "{of}");
+        }
+        cluster.helm(&[&["upgrade"], &words[..], &["--set", "target.bootstrapTokens=true"]].concat());
+        wait::until("the right", async || {
+            (creatable(cluster, &user, "kube-system") == ["bootstrap.kubernetes.io/token"]).then_some(())
+        })
+        .await;
+        assert_eq!(creatable(cluster, &user, &namespace), [""; 0]);
+        let name = format!("of-others-{namespace}");
+        cluster.kubectl(&["create", "secret", "generic", &name, "-n", "kube-system"], "");
+        let error = cluster.try_kubectl(&["delete", "secret", &name, "-n", "kube-system", &user], "").unwrap_err();
+        assert!(error.contains("creates and deletes only Secrets of the type"), "{error}");
+    });
+}
+
+/// The role of the Go programs has all rights to the Secrets of the control namespace.
+#[test]
+fn the_drop_in_creates_only_bootstrap_tokens_in_any_namespace() {
+    play(async |cluster| {
+        let namespace = cluster.control.namespace("tokens").await;
+        cluster.helm(&["install", "mcm", CHART, "-n", &namespace, "--set", "crds.enabled=false,mode=drop-in"]);
+        let user = format!("--as=system:serviceaccount:{namespace}:mcm");
+        wait::until("the policy", async || {
+            (creatable(cluster, &user, &namespace) == ["bootstrap.kubernetes.io/token"]).then_some(())
+        })
+        .await;
+        assert_eq!(creatable(cluster, &user, "kube-system"), ["bootstrap.kubernetes.io/token"]);
+    });
 }
 
 #[rstest]
@@ -196,7 +255,8 @@ fn in_files(folder: &str) -> BTreeSet<Right> {
 fn the_life_of_machines_needs_each_right_of_the_chart_and_no_more(#[case] mode: &str) {
     play(async |cluster| {
         let namespace = cluster.control.namespace(mode).await;
-        cluster.helm(&["install", "mcm", CHART, "-n", &namespace, "--set", &format!("mode={mode},crds.enabled=false")]);
+        let values = format!("mode={mode},crds.enabled=false,target.bootstrapTokens=true");
+        cluster.helm(&["install", "mcm", CHART, "-n", &namespace, "--set", &values]);
         let life = Life::begin(cluster, &namespace).await;
         let _managers = cluster.start_deployment(&namespace, "mcm", &life.cloud).await;
         life.play().await;
@@ -216,6 +276,10 @@ fn the_life_of_machines_needs_each_right_of_the_chart_and_no_more(#[case] mode: 
         let unused: Vec<&Right> =
             granted.difference(&used).filter(|right| !is_known(&UNUSED, right) && !is_of_go(right)).collect();
         assert!(unused.is_empty(), "of no use: {unused:?}");
+
+        // With the rights of the account, and those of the policy.
+        let user = format!("--as=system:serviceaccount:{namespace}:mcm");
+        assert_eq!(creatable(cluster, &user, "kube-system"), ["bootstrap.kubernetes.io/token"]);
 
         // As the pod of helm test.
         let set = format!("mode={mode}");

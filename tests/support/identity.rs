@@ -56,7 +56,11 @@ fn without_namespaces(role: &mut Value) {
 /// Roles in the control and in the target cluster, and the name of the account in the manifests.
 const STANDALONE: (&str, &str, &str) = (
     include_str!("../../config/standalone/control.yaml"),
-    include_str!("../../config/standalone/target.yaml"),
+    concat!(
+        include_str!("../../config/standalone/target.yaml"),
+        "---\n",
+        include_str!("../../config/standalone/bootstrap-tokens.yaml")
+    ),
     ACCOUNT,
 );
 const DROP_IN: (&str, &str, &str) = (

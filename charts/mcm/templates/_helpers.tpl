@@ -43,13 +43,37 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- end -}}
 
 {{- define "mcm.serviceAccount" -}}
-{{- if include "mcm.isCapi" . -}}
-capmcm-manager
+{{- if and .Values.serviceAccount.create (include "mcm.isCapi" .) -}}
+{{- default "capmcm-manager" .Values.serviceAccount.name -}}
 {{- else if .Values.serviceAccount.create -}}
 {{- default (include "mcm.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
 {{- default "default" .Values.serviceAccount.name -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "mcm.account" -}}
+{{- if .Values.serviceAccount.create }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "mcm.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+  labels: {{- include "mcm.labels" . | nindent 4 }}
+  {{- with .Values.serviceAccount.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The right to create bootstrap tokens is a part of the release. */}}
+{{- define "mcm.makesTokens" -}}
+{{- $wanted := toString .Values.target.bootstrapTokens -}}
+{{- if or (eq $wanted "true") (and (eq $wanted "auto") (eq .Values.mode "drop-in")) }}true{{ end -}}
+{{- end -}}
+
+{{- define "mcm.tokensFile" -}}
+{{ include "mcm.roles" . }}/{{ if eq .Values.mode "drop-in" }}target{{ else }}bootstrap-tokens{{ end }}.yaml
 {{- end -}}
 
 {{/* Cluster-wide objects of one release. */}}

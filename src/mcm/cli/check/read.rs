@@ -31,7 +31,8 @@ use super::{
     install::{InstalledClass, SecretPresence, ServerFacts, TargetReachability},
     kinds::CrdLookup,
     rights::{
-        PermissionRule, RULES, ReviewAnswer, ReviewedIdentity, RuleCluster, RuleScope, SEE_OTHERS, SERVICE_ACCOUNT,
+        MAKE_TOKENS, PermissionRule, RULES, ReviewAnswer, ReviewedIdentity, RuleCluster, RuleScope, SEE_OTHERS,
+        SERVICE_ACCOUNT,
     },
 };
 use crate::api::{
@@ -126,7 +127,7 @@ pub(super) async fn rights(
     target: Option<&Client>,
     namespace: &str,
 ) -> Vec<(PermissionRule, &'static str, ReviewAnswer)> {
-    let all = RULES.into_iter().chain([SEE_OTHERS]);
+    let all = RULES.into_iter().chain([MAKE_TOKENS, SEE_OTHERS]);
     let all = all.flat_map(|rule| rule.verbs.iter().map(move |verb| (rule, *verb)));
     let asked = all.filter_map(|(rule, verb)| {
         let client = if rule.cluster == RuleCluster::Control { Some(control) } else { target };

@@ -52,7 +52,7 @@ const OWN: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const PATCH: &[&str] = &["patch"];
 
 /// The rights that mcm uses. `config/rbac` is a superset.
-pub(super) const RULES: [PermissionRule; 21] = [
+pub(super) const RULES: [PermissionRule; 20] = [
     rule(RuleCluster::Control, RuleScope::Control, GROUP, "machineclasses", CHANGE),
     rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinedeployments", CHANGE),
     rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinedeployments/status", PATCH),
@@ -85,12 +85,15 @@ pub(super) const RULES: [PermissionRule; 21] = [
         "volumeattachments",
         &["get", "list", "watch", "delete"],
     ),
-    rule(RuleCluster::Target, RuleScope::Named("kube-system"), "", "secrets", &["create", "delete", "get"]),
 ];
 
 /// The right to see others with the same cluster tag. The Go programs do not have it.
 pub(super) const SEE_OTHERS: PermissionRule =
     rule(RuleCluster::Control, RuleScope::Cluster, GROUP, "machineclasses", &["list"]);
+
+/// The right to create bootstrap tokens, which only user data with the placeholder need.
+pub(super) const MAKE_TOKENS: PermissionRule =
+    rule(RuleCluster::Target, RuleScope::Named("kube-system"), "", "secrets", &["create", "delete", "get"]);
 
 /// The answer of the API server for a verb of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +143,7 @@ pub(super) fn judge(
     answers: &[(PermissionRule, &str, ReviewAnswer)],
 ) -> Vec<CheckFinding> {
     const CHECK: &str = "permissions";
-    let is_needed = |rule: &PermissionRule| rule.cluster == cluster && *rule != SEE_OTHERS;
+    let is_needed = |rule: &PermissionRule| rule.cluster == cluster && ![SEE_OTHERS, MAKE_TOKENS].contains(rule);
     let of_cluster: Vec<_> = answers.iter().filter(|(rule, _, _)| is_needed(rule)).collect();
     let place = if cluster == RuleCluster::Target { " in the target cluster" } else { "" };
     let (mut denied, mut open) = (BTreeMap::<String, Vec<&str>>::new(), Vec::new());
@@ -171,10 +174,23 @@ pub(super) fn judge(
         let text = format!("{} may do everything that mcm does{place} ({number} rights checked)", who.short());
         findings.push(CheckFinding::new(CHECK, CheckLevel::Good, text));
     }
-    let cannot_see = |(rule, _, answer): &(PermissionRule, &str, ReviewAnswer)| {
-        *rule == SEE_OTHERS && *answer == ReviewAnswer::Denied
+    let lacks = |wanted: PermissionRule| {
+        let is_denied = |(rule, _, answer): &(PermissionRule, &str, ReviewAnswer)| {
+            *rule == wanted && *answer == ReviewAnswer::Denied
+        };
+        wanted.cluster == cluster && who.is_manager && answers.iter().any(is_denied)
     };
-    if cluster == RuleCluster::Control && who.is_manager && answers.iter().any(cannot_see) {
+    if lacks(MAKE_TOKENS) {
+        let text = format!(
+            "{} may not create bootstrap tokens{place}: machines whose user data have <<BOOTSTRAP_TOKEN>> wait",
+            who.short()
+        );
+        findings.push(
+            CheckFinding::note(CHECK, text)
+                .then("if there are any: grant it, as in config/standalone/bootstrap-tokens.yaml"),
+        );
+    }
+    if lacks(SEE_OTHERS) {
         let text = format!(
             "{} may not list machineclasses in all namespaces: orphan VMs without a marker are kept, unless the cluster tag \
              is the technical ID of a shoot, or --machine-safety-orphan-vms-sole-user is set",
@@ -220,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_roles_of_the_repository_grant_each_right() {
-        for rule in RULES {
+        for rule in RULES.into_iter().chain([MAKE_TOKENS]) {
             let text = if rule.cluster == RuleCluster::Control { CONTROL } else { TARGET };
             for verb in rule.verbs {
                 assert!(is_granted(text, &rule, verb), "{verb} {}", rule.resource);
@@ -241,7 +257,8 @@ mod tests {
     }
 
     fn answers(denied: &[&str]) -> Vec<(PermissionRule, &'static str, ReviewAnswer)> {
-        let all = RULES.iter().flat_map(|rule| rule.verbs.iter().map(move |verb| (*rule, *verb)));
+        let all = RULES.into_iter().chain([MAKE_TOKENS]);
+        let all = all.flat_map(|rule| rule.verbs.iter().map(move |verb| (rule, *verb)));
         all.map(|(rule, verb)| {
             let is_denied = denied.contains(&rule.resource);
             (rule, verb, if is_denied { ReviewAnswer::Denied } else { ReviewAnswer::Allowed })
@@ -264,12 +281,18 @@ mod tests {
     #[test]
     fn a_user_without_a_right_is_a_note() {
         let findings =
-            judge(&ReviewedIdentity::me("alice"), RuleCluster::Target, &answers(&["pods/eviction", "secrets"]));
-        assert_eq!(findings[0].result, CheckLevel::Note);
-        assert!(
-            findings[0].text.contains("create pods/eviction, create/delete/get secrets in kube-system"),
-            "{findings:?}"
-        );
+            judge(&ReviewedIdentity::me("alice"), RuleCluster::Target, &answers(&["pods/eviction", "pods", "secrets"]));
+        assert_eq!((findings[0].result, findings.len()), (CheckLevel::Note, 1));
+        assert!(findings[0].text.contains("get/list/delete pods, create pods/eviction"), "{findings:?}");
+    }
+
+    #[test]
+    fn a_manager_without_the_right_to_create_bootstrap_tokens_lacks_nothing_that_all_need() {
+        let who = ReviewedIdentity::service_account("shoot", "mcm");
+        let findings = judge(&who, RuleCluster::Target, &answers(&["secrets"]));
+        let results: Vec<CheckLevel> = findings.iter().map(|finding| finding.result).collect();
+        assert_eq!(results, [CheckLevel::Good, CheckLevel::Note]);
+        assert!(findings[1].text.contains("may not create bootstrap tokens in the target cluster"), "{findings:?}");
     }
 
     #[test]
