@@ -53,6 +53,8 @@ pub struct PlanSummary {
     pub in_place: usize,
     /// Machines that changed fields reach while they run.
     pub propagate: usize,
+    /// Machines that the object adopts, because they or their set have no controller; it keeps, replaces or deletes them.
+    pub adopt: usize,
     /// Objects that could not be judged.
     pub unknown: usize,
 }
@@ -359,6 +361,7 @@ impl Plan {
             summary.delete += object.summary.delete;
             summary.in_place += object.summary.in_place;
             summary.propagate += object.summary.propagate;
+            summary.adopt += object.summary.adopt;
             summary.unknown += usize::from(object.verdict == PlanVerdict::Unknown);
         }
         Self {

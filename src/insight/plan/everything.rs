@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use super::{
     answer::{Plan, SettledCounts},
     change::{ChangeContent, PlannedChange},
+    scope::selector,
 };
 use crate::story::{DEPLOYMENT, NamespaceFacts, SET};
-use mcm_api::machine::MachineSet;
+use mcm_api::{machine::MachineSet, selector::Selector};
 use mcm_controllers::object::owner::controller_of;
 
 /// The note of a plan without objects.
@@ -17,9 +18,12 @@ const NOTHING: &str = "there are no MachineDeployments and no MachineSets";
 /// Namespaces that a note names.
 const MOST_NAMED: usize = 3;
 
-/// Every deployment, and every set without one, as it is; with a note if the namespace is empty.
+/// Every deployment, and every set without one that no deployment adopts, as it is; with a note if the namespace is empty.
 pub fn changes(facts: &NamespaceFacts) -> (Vec<PlannedChange>, Vec<String>) {
-    let is_alone = |set: &MachineSet| controller_of(&set.metadata).is_none();
+    let selectors = facts.deployments.values().filter_map(|one| selector(one.spec.selector.as_ref()));
+    let selectors: Vec<Selector> = selectors.collect();
+    let is_adopted = |set: &MachineSet| selectors.iter().any(|one| one.matches(set.metadata.labels.as_ref()));
+    let is_alone = |set: &MachineSet| controller_of(&set.metadata).is_none() && !is_adopted(set);
     let alone = facts.sets.iter().filter(|(_, set)| is_alone(set)).map(|(name, _)| (SET, name));
     let all = facts.deployments.keys().map(|name| (DEPLOYMENT, name)).chain(alone);
     let changes: Vec<PlannedChange> =

@@ -11,3 +11,4 @@ pub mod outcome;
 pub mod planner;
 mod rehearse;
 pub mod report;
+mod scope;

@@ -46,6 +46,12 @@ impl PlannedDeployment<'_> {
         plan.machines = machines(self.machines, course, &raw);
         plan.settles = course.ending == RehearsalEnding::Settled;
         plan.summary = summary(course, &plan.machines);
+        plan.summary.adopt = course.adopted.len();
+        if plan.summary.adopt > 0 {
+            let adopted = counted(plan.summary.adopt, "machine");
+            plan.remarks
+                .push(format!("adopts {adopted}: its selector matches them, and they or their set have no controller"));
+        }
         let reaches = |field: &ChangedField| matches!(field.effect, FieldEffect::Machines | FieldEffect::Nodes);
         if self.fields.iter().any(reaches) {
             plan.summary.propagate = course.kept.len();
@@ -64,19 +70,24 @@ impl PlannedDeployment<'_> {
 
     fn verdict(&self, plan: &ObjectPlan) -> (PlanVerdict, String) {
         let all = self.machines.iter().filter(|machine| !machine.is_terminating()).count();
-        let PlanSummary { create, in_place, .. } = plan.summary;
+        let PlanSummary { create, in_place, adopt, .. } = plan.summary;
         let count = |action| plan.machines.iter().filter(|machine| machine.action == action).count();
         let replaced = count(Action::Replace);
         let (verdict, text) = match (self.live, self.wanted) {
             (_, None) => (PlanVerdict::Deletes, format!("DELETES {}", counted(all, "machine"))),
-            (None, Some(wanted)) => (
+            (None, Some(_)) if adopt > 0 && replaced == 0 && in_place == 0 => {
+                let deleted = match count(Action::Delete) {
+                    0 => String::new(),
+                    deleted => format!(", DELETES {deleted}"),
+                };
+                (PlanVerdict::Creates, format!("ADOPTS {}, CREATES {create}{deleted}", counted(adopt, "machine")))
+            }
+            (None, Some(wanted)) if adopt == 0 => (
                 PlanVerdict::Creates,
                 format!("CREATES {}", counted(usize::try_from(wanted.spec.replicas).unwrap_or_default(), "machine")),
             ),
-            (Some(_), _) if replaced > 0 => {
-                (PlanVerdict::Replaces, format!("REPLACES {replaced} of {}", counted(all, "machine")))
-            }
-            (Some(_), _) if in_place > 0 => {
+            _ if replaced > 0 => (PlanVerdict::Replaces, format!("REPLACES {replaced} of {}", counted(all, "machine"))),
+            _ if in_place > 0 => {
                 (PlanVerdict::UpdatesInPlace, format!("UPDATES IN PLACE {}", counted(in_place, "machine")))
             }
             (Some(live), Some(wanted)) if live.spec.replicas != wanted.spec.replicas => {
@@ -294,6 +305,7 @@ fn summary(course: &RehearsalCourse, machines: &[MachinePlan]) -> PlanSummary {
         delete: count(&[Action::Replace, Action::Delete]) + entries(MachineTransition::Drain) - lost,
         in_place: count(&[Action::Update]),
         propagate: 0,
+        adopt: 0,
         unknown: 0,
     }
 }

@@ -14,10 +14,11 @@ use super::{
     live, obstacles,
     outcome::{self, PlannedDeployment},
     rehearse::RehearsalFacts,
+    scope::{PlanScope, machines_of_sets, owned_sets},
 };
 use crate::{
     read_only::ReadOnly,
-    rehearsal::play::DeploymentWrite,
+    rehearsal::play::{DeploymentWrite, SeedObject},
     story::{ByName, CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
 };
 use mcm_api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
@@ -166,7 +167,7 @@ impl<'a> ChangePlanner<'a> {
         }
         let users: Vec<(&String, usize)> = (self.facts.deployments.iter())
             .filter(|(_, one)| one.spec.template.spec.class.name == change.name)
-            .map(|(name, _)| (name, machines_of(&sets_of(self.facts, DEPLOYMENT, name), self.facts).len()))
+            .map(|(name, _)| (name, machines_of_sets(&owned_sets(self.facts, DEPLOYMENT, name), self.facts).len()))
             .collect();
         for (name, count) in &users {
             plan.remarks.push(format!(
@@ -241,17 +242,16 @@ impl<'a> ChangePlanner<'a> {
         if let Some(Err(reason)) = wanted.as_ref().map(bounds_of) {
             return ObjectPlan { reason: Some(reason), ..refused(plan) };
         }
-        let sets = sets_of(self.facts, change.kind, &change.name);
-        if let Some(reason) = self.unknown_part(&change.name, &sets, wanted.as_ref()) {
+        let scope = PlanScope::of_object(self.facts, change.kind, &change.name, [live.as_ref(), wanted.as_ref()]);
+        if let Some(reason) = self.unknown_part(&change.name, &scope.sets, wanted.as_ref()) {
             return ObjectPlan { reason: Some(reason), ..plan };
         }
-        let machines = machines_of(&sets, self.facts);
         let wished = wanted.as_ref().map_or(0, |wanted| usize::try_from(wanted.spec.replicas).unwrap_or_default());
-        if machines.len().max(wished) > MOST_MACHINES {
+        if scope.machines.len().saturating_add(scope.rivals.len()).max(wished) > MOST_MACHINES {
             let reason = format!("more than {MOST_MACHINES} machines are not planned");
             return ObjectPlan { reason: Some(reason), ..plan };
         }
-        match self.play(change, &version, [live.as_ref(), wanted.as_ref()], sets, machines, plan.clone()).await {
+        match self.play(change, &version, [live.as_ref(), wanted.as_ref()], scope, plan.clone()).await {
             Ok(plan) => plan,
             Err(failure) => ObjectPlan { reason: Some(failure.to_string()), settles: false, ..plan },
         }
@@ -281,13 +281,13 @@ impl<'a> ChangePlanner<'a> {
         change: &PlannedChange,
         version: &ChangedObject,
         [live, wanted]: [Option<&MachineDeployment>; 2],
-        sets: Vec<&MachineSet>,
-        machines: Vec<&Machine>,
+        scope: PlanScope<'_>,
         mut plan: ObjectPlan,
     ) -> Result<ObjectPlan, crate::rehearsal::play::RehearsalError> {
         let is_deployment = change.kind == DEPLOYMENT;
         let class = wanted.map(|wanted| wanted.spec.template.spec.class.name.clone());
         let strategy = wanted.and_then(|wanted| wanted.spec.strategy.in_place_update.as_ref());
+        let PlanScope { sets, mut machines, adopts, rivals } = scope;
         let scene = RehearsalFacts {
             now: self.facts.now,
             namespace: &self.cell.namespace,
@@ -295,10 +295,11 @@ impl<'a> ChangePlanner<'a> {
             has_target: self.cell.target.is_some(),
             deployment: version.live.as_ref().filter(|_| is_deployment),
             sets,
-            classes: self.classes_of(&machines, class.as_deref()),
+            classes: self.classes_of(&machines, class.as_deref(), &rivals),
             machines: machines.clone(),
             missing_secrets: &self.missing_secrets,
-            nodes: self.nodes_of(&machines),
+            nodes: self.nodes_of(&machines, &rivals),
+            rivals,
             selects: strategy.is_some_and(|strategy| strategy.orchestration_type == "Manual"),
             join: outcome::join_of(&machines),
         };
@@ -317,8 +318,9 @@ impl<'a> ChangePlanner<'a> {
         };
         let (sets, nodes) = (scene.sets.as_slice(), scene.nodes.as_deref());
         let whole = WholeDeployment { live, wanted, sets, machines: &machines, nodes, now: scene.now };
-        let folds = if is_deployment { MachineFold::all_of(&whole) } else { Vec::new() };
+        let folds = if is_deployment && !adopts { MachineFold::all_of(&whole) } else { Vec::new() };
         let (course, fold) = scene.play(&change.name, cue, &folds).await?;
+        machines.retain(|machine| !course.others.contains(&machine.name_any()));
         let policy = &self.cell.settings.machine;
         PlannedDeployment { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
         if let Some((fold, trust)) = fold {
@@ -326,7 +328,8 @@ impl<'a> ChangePlanner<'a> {
             fold::mark(&mut plan, trust);
         }
         let under_way = outcome::under_way(&machines);
-        plan.is_settled = plan.verdict == PlanVerdict::NoChange && plan.settles && under_way.is_none();
+        plan.is_settled =
+            plan.verdict == PlanVerdict::NoChange && plan.settles && under_way.is_none() && plan.summary.adopt == 0;
         plan.remarks.extend(under_way);
 
         let of_deployment = wanted.filter(|_| is_deployment);
@@ -355,15 +358,21 @@ impl<'a> ChangePlanner<'a> {
         Ok(plan)
     }
 
-    fn classes_of(&self, machines: &[&Machine], class: Option<&str>) -> Vec<&MachineClass> {
-        let names: BTreeSet<&str> =
-            machines.iter().map(|machine| machine.spec.class.name.as_str()).chain(class).collect();
+    /// The classes of machines, of new machines, and of those that other objects create.
+    fn classes_of(&self, machines: &[&Machine], class: Option<&str>, rivals: &[SeedObject]) -> Vec<&MachineClass> {
+        let of_rivals = rivals.iter().filter_map(|(_, value)| {
+            ["/spec/class/name", "/spec/template/spec/class/name"].iter().find_map(|at| value.pointer(at)?.as_str())
+        });
+        let of_machines = machines.iter().map(|machine| machine.spec.class.name.as_str());
+        let names: BTreeSet<&str> = of_machines.chain(class).chain(of_rivals).collect();
         names.into_iter().filter_map(|name| self.classes.get(name)).collect()
     }
 
-    /// The Nodes of the machines.
-    fn nodes_of(&self, machines: &[&Machine]) -> Option<Vec<Value>> {
-        let names: BTreeSet<&str> = machines.iter().filter_map(|machine| machine.node_name()).collect();
+    /// The Nodes of the machines, and of those of other objects.
+    fn nodes_of(&self, machines: &[&Machine], rivals: &[SeedObject]) -> Option<Vec<Value>> {
+        let of_rivals = rivals.iter().filter_map(|(_, value)| value["metadata"]["labels"]["node"].as_str());
+        let names: BTreeSet<&str> =
+            machines.iter().filter_map(|machine| machine.node_name()).chain(of_rivals).collect();
         let is_of = |node: &&Value| node["metadata"]["name"].as_str().is_some_and(|name| names.contains(name));
         Some(self.nodes.as_ref()?.iter().filter(is_of).cloned().collect())
     }
@@ -386,18 +395,4 @@ fn typed(kind: &str, value: &Value) -> serde_json::Result<MachineDeployment> {
         value["status"] = json!({});
     }
     serde_json::from_value(value)
-}
-
-/// The sets of a deployment; a set without one is alone.
-fn sets_of<'a>(facts: &'a NamespaceFacts, kind: &str, name: &str) -> Vec<&'a MachineSet> {
-    match kind {
-        SET => facts.sets.get(name).into_iter().collect(),
-        _ => facts.family(name).map(|family| family.sets).unwrap_or_default(),
-    }
-}
-
-fn machines_of<'a>(sets: &[&MachineSet], facts: &'a NamespaceFacts) -> Vec<&'a Machine> {
-    let mut machines: Vec<_> = sets.iter().flat_map(|set| facts.machines_of_set(&set.name_any())).collect();
-    machines.sort_by_key(|machine| machine.name_any());
-    machines
 }

@@ -62,6 +62,8 @@ pub struct RehearsalFacts<'a> {
     pub deployment: Option<&'a Value>,
     pub sets: Vec<&'a MachineSet>,
     pub machines: Vec<&'a Machine>,
+    /// Other objects that may adopt some of these machines.
+    pub rivals: Vec<SeedObject>,
     /// The classes as they will be.
     pub classes: Vec<&'a MachineClass>,
     /// Names of Secrets that do not exist.
@@ -110,6 +112,7 @@ impl<'a> RehearsalFacts<'a> {
             sets: few.sets.iter().collect(),
             nodes: self.nodes.as_ref().map(|nodes| nodes.iter().filter(is_of_played).cloned().collect()),
             machines,
+            rivals: self.rivals.clone(),
             now: self.now,
             namespace: self.namespace,
             settings: self.settings,
@@ -135,6 +138,7 @@ impl<'a> RehearsalFacts<'a> {
         seeds.extend(self.deployment.map(|value| (&DEPLOYMENTS, value.clone())));
         seeds.extend(self.sets.iter().map(|set| (&SETS, to_value(set))));
         seeds.extend(self.machines.iter().map(|machine| (&MACHINES, to_value(machine))));
+        seeds.extend(self.rivals.iter().cloned());
         for class in &self.classes {
             seeds.push((&CLASSES, served(class)));
             for secret in secret_refs(class).filter(|one| !self.missing_secrets.contains(&one.name)) {

@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     cloud::{ClassValidator, RehearsalTiming, RehearsedCloud, RehearsedDriver},
-    record::{RehearsalCourse, RehearsalEnding, RehearsalRecord, RehearsalWait},
+    record::{RehearsalCourse, RehearsalEnding, RehearsalRecord, RehearsalWait, RehearsedObject},
 };
 use mcm_api::{machine::Machine, node::Node};
 use mcm_controllers::{self as controllers, KINDS, Settings, node};
@@ -153,7 +153,12 @@ impl RehearsalRun {
         let machines = seeds.iter().filter(|(kind, _)| *kind == &MACHINES);
         let machines: Vec<Machine> =
             machines.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect();
-        let record = Arc::new(Mutex::new(RehearsalRecord::for_machines(&machines)));
+        let is_named = |(kind, value): &SeedObject| *kind == &DEPLOYMENTS && value["metadata"]["name"] == name.as_str();
+        let is_deployment = matches!(cues.first(), Some(DeploymentWrite::Create(_))) || seeds.iter().any(is_named);
+        let object =
+            RehearsedObject { kind: if is_deployment { DEPLOYMENTS.name } else { SETS.name }, name: name.clone() };
+        let sets = seeds.iter().filter(|(kind, _)| *kind == &SETS).map(|(_, value)| value);
+        let record = Arc::new(Mutex::new(RehearsalRecord::for_objects(object, sets, &machines)));
         let nodes = seeds.iter().filter(|(kind, _)| *kind == &NODES);
         let nodes: Vec<Node> = nodes.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect();
         for (kind, value) in seeds {
@@ -223,14 +228,15 @@ impl RehearsalRun {
         };
         let waits =
             if matches!(ending, RehearsalEnding::Settled | RehearsalEnding::Cut) { Vec::new() } else { self.waits() };
-        let objects = [&DEPLOYMENTS, &SETS, &MACHINES].map(|kind| (kind.name, self.values(kind)));
+        let record = self.record.lock();
+        let of_object = |kind: &'static Kind| {
+            let all = self.server.all(kind).into_iter().filter(|object| record.has(kind, object));
+            (kind.name, all.map(|object| object.value.clone()).collect())
+        };
+        let objects = [&DEPLOYMENTS, &SETS, &MACHINES].map(of_object);
         let nodes = self.server.all(&mcm_fake_api::NODES);
         let nodes = nodes.iter().map(|node| (node.name().to_owned(), node.value.clone())).collect();
-        self.record.lock().course(ending, begun, objects.into(), nodes, waits)
-    }
-
-    fn values(&self, kind: &Kind) -> Vec<Value> {
-        self.server.all(kind).iter().map(|object| object.value.clone()).collect()
+        record.course(ending, begun, objects.into(), nodes, waits)
     }
 
     /// The deployment, or the set without any, and its Machines are as desired.
@@ -259,7 +265,10 @@ impl RehearsalRun {
     fn waits(&self) -> Vec<RehearsalWait> {
         let mut told = Vec::new();
         for (controller, kind) in ASKED {
-            let all = self.server.all(kind);
+            let mut all = self.server.all(kind);
+            let record = self.record.lock();
+            all.retain(|object| record.has(kind, object));
+            drop(record);
             let is_running = |phase: &Value| phase["status"]["currentStatus"]["phase"] == "Running";
             let asked = all.iter().filter(|object| !is_running(&object.value) || object.is_terminating());
             for object in asked.take(MOST_ASKED) {

@@ -1,6 +1,9 @@
 //! The record of a rehearsal: what happens to each Machine, and how many there are.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::ResourceExt;
 use serde_json::Value;
@@ -8,7 +11,7 @@ use tokio::time::Instant;
 
 use mcm_api::machine::{Machine, MachinePhase};
 use mcm_controllers::object::owner;
-use mcm_fake_api::{DEPLOYMENTS, MACHINES, NODES, SETS, ServerObject, WriteRecord};
+use mcm_fake_api::{DEPLOYMENTS, Kind, MACHINES, NODES, SETS, ServerObject, WriteRecord};
 use mcm_rules::plan::Wait;
 
 /// Something that happened to a Machine.
@@ -92,6 +95,10 @@ pub struct RehearsalCourse {
     pub tallies: TalliesBySet,
     /// Machines at the end that existed at the beginning, by name, and whether they moved to another set.
     pub kept: BTreeMap<String, bool>,
+    /// Machines of sets that did not belong to the object at the beginning, and do or did later.
+    pub adopted: BTreeSet<String>,
+    /// Machines at the end that belong to no set of the object.
+    pub others: BTreeSet<String>,
     /// The waits of what is not as desired.
     pub waits: Vec<RehearsalWait>,
 }
@@ -107,13 +114,44 @@ struct RecordedMachine {
     is_updating: bool,
 }
 
+/// The object of a rehearsal. Other objects of the namespace are played beside it, because they may adopt the same machines.
+#[derive(Clone, Debug)]
+pub struct RehearsedObject {
+    /// `MachineDeployment`, or `MachineSet` for a set without a deployment.
+    pub kind: &'static str,
+    pub name: String,
+}
+
+impl RehearsedObject {
+    /// A set belongs to the object, or is the object.
+    fn has_set(&self, set: &Value) -> bool {
+        let owners = set["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        match owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["name"].as_str()) {
+            Some(owner) => self.kind == DEPLOYMENTS.name && owner == self.name,
+            None => self.kind == SETS.name && set["metadata"]["name"] == self.name.as_str(),
+        }
+    }
+}
+
+/// An entry with the sets of its Machine.
+struct RecordedEntry {
+    set: String,
+    first_set: Option<String>,
+    entry: RehearsalEntry,
+}
+
 pub struct RehearsalRecord {
     begun: Instant,
+    object: RehearsedObject,
+    /// UIDs of the sets that belong to the object, or did until they were deleted.
+    own: BTreeSet<String>,
+    /// Those that belonged to it at the beginning.
+    first_own: BTreeSet<String>,
     machines: BTreeMap<String, RecordedMachine>,
     tallies: TalliesBySet,
-    /// Machines that are being created, updated or deleted, or may become Failed.
-    under_way: usize,
-    entries: Vec<RehearsalEntry>,
+    /// Machines by the UID of their set that are being created, updated or deleted, or may become Failed.
+    under_way: BTreeMap<String, usize>,
+    entries: Vec<RecordedEntry>,
     /// The last write of something that matters.
     pub written: Instant,
     /// The last time that a Machine joined, was updated or disappeared.
@@ -121,13 +159,22 @@ pub struct RehearsalRecord {
 }
 
 impl RehearsalRecord {
-    pub fn for_machines(machines: &[Machine]) -> Self {
+    pub fn for_objects<'a>(
+        object: RehearsedObject,
+        sets: impl Iterator<Item = &'a Value>,
+        machines: &[Machine],
+    ) -> Self {
         let now = Instant::now();
+        let own = sets.filter(|set| object.has_set(set)).filter_map(|set| set["metadata"]["uid"].as_str());
+        let own: BTreeSet<String> = own.map(str::to_owned).collect();
         let mut record = Self {
             begun: now,
+            first_own: own.clone(),
+            own,
+            object,
             machines: BTreeMap::new(),
             tallies: TalliesBySet::new(),
-            under_way: 0,
+            under_way: BTreeMap::new(),
             entries: Vec::new(),
             written: now,
             progressed: now,
@@ -153,6 +200,7 @@ impl RehearsalRecord {
     pub fn begin_again(&mut self) {
         self.begun = Instant::now();
         self.entries.clear();
+        self.first_own.clone_from(&self.own);
         for seen in self.machines.values_mut() {
             seen.first_set = Some(seen.set.clone());
         }
@@ -165,6 +213,14 @@ impl RehearsalRecord {
             return false;
         }
         self.written = Instant::now();
+        if let Some(set) = write.after.filter(|_| write.call.kind == &SETS) {
+            let is_own = self.object.has_set(&set.value);
+            if is_own {
+                self.own.insert(set.uid().to_owned())
+            } else {
+                self.own.remove(set.uid())
+            };
+        }
         if write.call.kind != &MACHINES {
             return false;
         }
@@ -223,20 +279,21 @@ impl RehearsalRecord {
     }
 
     fn note(&mut self, act: MachineTransition, seen: &RecordedMachine) {
-        self.entries.push(RehearsalEntry {
+        let entry = RehearsalEntry {
             at: self.begun.elapsed(),
             act,
             machine: seen.name.clone(),
             is_known: seen.first_set.is_some(),
             tallies: self.tallies.clone(),
-        });
+        };
+        self.entries.push(RecordedEntry { set: seen.set.clone(), first_set: seen.first_set.clone(), entry });
     }
 
     fn count(&mut self, seen: &RecordedMachine, is_added: bool) {
         let tally = self.tallies.entry(seen.set.clone()).or_default();
         let step = |number: &mut usize| *number = if is_added { *number + 1 } else { number.saturating_sub(1) };
         if seen.is_going || seen.is_updating || !is_at_rest(&seen.phase) {
-            step(&mut self.under_way);
+            step(self.under_way.entry(seen.set.clone()).or_default());
         }
         if seen.is_going {
             step(&mut tally.going);
@@ -251,18 +308,30 @@ impl RehearsalRecord {
         }
     }
 
-    /// A Machine is being created, updated or deleted, or may become Failed.
-    pub const fn is_under_way(&self) -> bool {
-        self.under_way > 0
+    /// The deployment, set or Machine is the object, or belongs to it.
+    pub fn has(&self, kind: &Kind, object: &ServerObject) -> bool {
+        match kind.name {
+            name if name == SETS.name => self.own.contains(object.uid()),
+            name if name == MACHINES.name => {
+                self.machines.get(object.uid()).is_some_and(|seen| self.own.contains(&seen.set))
+            }
+            name => name == self.object.kind && object.name() == self.object.name,
+        }
     }
 
+    /// A Machine of the object is being created, updated or deleted, or may become Failed.
+    pub fn is_under_way(&self) -> bool {
+        self.own.iter().any(|set| self.under_way.get(set).is_some_and(|count| *count > 0))
+    }
+
+    /// The object has no machine.
     pub fn is_empty(&self) -> bool {
-        self.machines.is_empty()
+        !self.own.iter().any(|set| self.tallies.contains_key(set))
     }
 
-    /// Machines that run.
+    /// Machines of the object that run.
     pub fn running(&self) -> usize {
-        self.tallies.values().map(|tally| tally.running).sum()
+        self.own.iter().filter_map(|set| self.tallies.get(set)).map(|tally| tally.running).sum()
     }
 
     pub fn course(
@@ -273,12 +342,36 @@ impl RehearsalRecord {
         nodes: BTreeMap<String, Value>,
         waits: Vec<RehearsalWait>,
     ) -> RehearsalCourse {
-        let moved = |seen: &RecordedMachine| Some((seen.name.clone(), *seen.first_set.as_ref()? != seen.set));
-        let kept = self.machines.values().filter(|seen| !seen.is_going).filter_map(moved).collect();
-        let last = self.entries.last().map_or(Duration::ZERO, |entry| entry.at);
-        let took = if ending == RehearsalEnding::Settled { last } else { begun.elapsed() };
-        let (entries, tallies) = (self.entries.clone(), self.tallies.clone());
-        RehearsalCourse { entries, ending, took, objects, nodes, tallies, kept, waits }
+        let of_object = |tallies: &TalliesBySet| -> TalliesBySet {
+            let own = tallies.iter().filter(|(set, _)| self.own.contains(*set));
+            own.map(|(set, tally)| (set.clone(), *tally)).collect()
+        };
+        let recorded = || self.entries.iter().filter(|one| self.own.contains(&one.set));
+        let entry =
+            |one: &RecordedEntry| RehearsalEntry { tallies: of_object(&one.entry.tallies), ..one.entry.clone() };
+        let entries: Vec<RehearsalEntry> = recorded().map(entry).collect();
+        let (own, others): (Vec<&RecordedMachine>, Vec<&RecordedMachine>) =
+            self.machines.values().partition(|seen| self.own.contains(&seen.set));
+        let moved = |seen: &&RecordedMachine| {
+            let first = seen.first_set.as_ref()?;
+            Some((seen.name.clone(), !first.is_empty() && *first != seen.set))
+        };
+        let is_adopted = |first: &Option<String>| first.as_ref().is_some_and(|set| !self.first_own.contains(set));
+        let left = own.iter().filter(|seen| is_adopted(&seen.first_set)).map(|seen| seen.name.clone());
+        let gone = recorded().filter(|one| is_adopted(&one.first_set)).map(|one| one.entry.machine.clone());
+        let last = entries.last().map_or(Duration::ZERO, |entry| entry.at);
+        RehearsalCourse {
+            ending,
+            took: if ending == RehearsalEnding::Settled { last } else { begun.elapsed() },
+            objects,
+            nodes,
+            tallies: of_object(&self.tallies),
+            kept: own.iter().filter(|seen| !seen.is_going).filter_map(moved).collect(),
+            adopted: left.chain(gone).collect(),
+            others: others.into_iter().map(|seen| seen.name.clone()).collect(),
+            waits,
+            entries,
+        }
     }
 }
 

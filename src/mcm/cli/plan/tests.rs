@@ -339,6 +339,70 @@ async fn a_creation_that_fails_now_is_in_the_way(#[case] wish: ChangeContent, #[
     assert_eq!(texts.iter().any(|text| text.contains("no host has room")), is_shown, "{texts:?}");
 }
 
+/// As after `kubectl delete machinedeployment --cascade=orphan`, with further owners removed by `change`.
+fn orphaned(seeds: &mut Vec<SeedObject>) {
+    seeds.retain(|(kind, _)| *kind != &DEPLOYMENTS);
+    for (_, set) in seeds.iter_mut().filter(|(kind, _)| *kind == &SETS) {
+        set["metadata"]["ownerReferences"] = json!([]);
+    }
+}
+
+/// The set is gone as well, as after the restoration of machines alone.
+fn orphaned_machines(seeds: &mut Vec<SeedObject>) {
+    orphaned(seeds);
+    seeds.retain(|(kind, _)| *kind != &SETS);
+    for (_, machine) in seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES) {
+        machine["metadata"]["ownerReferences"] = json!([]);
+    }
+}
+
+#[rstest]
+#[case::of_another_class(orphaned, "small", 3, (PlanVerdict::Replaces, "REPLACES 3 of 3 machines", 3, 3, 3))]
+#[case::of_the_same_class(orphaned, "large", 3, (PlanVerdict::Creates, "ADOPTS 3 machines, CREATES 0", 0, 0, 3))]
+#[case::with_more_replicas(orphaned, "large", 5, (PlanVerdict::Creates, "ADOPTS 3 machines, CREATES 2", 2, 0, 3))]
+#[case::with_fewer_replicas(orphaned, "large", 2, (PlanVerdict::Creates, "ADOPTS 3 machines, CREATES 0, DELETES 1", 0, 1, 3))]
+#[case::machines_alone(orphaned_machines, "large", 3, (PlanVerdict::Creates, "ADOPTS 3 machines, CREATES 0", 0, 0, 3))]
+#[tokio::test]
+async fn a_new_deployment_adopts_what_it_selects(
+    #[case] change: fn(&mut Vec<SeedObject>),
+    #[case] class: &str,
+    #[case] replicas: i32,
+    #[case] expected: (PlanVerdict, &str, usize, usize, usize),
+) {
+    let plane = Plane::with(&deployment(3), change).await;
+    let mut file = deployment(replicas);
+    file["spec"]["template"]["spec"]["class"]["name"] = json!(class);
+    let (changes, _) = changes_of_files(&[file], NAMESPACE).unwrap();
+    let plan = plane.plan(&changes).await;
+    let object = &plan.objects[0];
+    let PlanSummary { create, delete, adopt, .. } = object.summary;
+    assert_eq!((object.verdict, object.headline.as_str(), create, delete, adopt), expected, "{}", text(&plan));
+    assert!(object.settles, "{}", text(&plan));
+    assert_eq!(FailOn::Replace.is_met(&plan), expected.0 == PlanVerdict::Replaces);
+    assert_eq!(FailOn::Delete.is_met(&plan), delete > create);
+}
+
+/// The set of the pool, and a copy of the pool, which selects it as well.
+#[tokio::test]
+async fn machines_of_a_set_that_another_deployment_adopts_are_left_out() {
+    let shared = |seeds: &mut Vec<SeedObject>| {
+        let pool = seeds.iter().find(|(kind, _)| *kind == &DEPLOYMENTS).unwrap().1.clone();
+        orphaned(seeds);
+        seeds.push((&DEPLOYMENTS, pool));
+    };
+    let plane = Plane::with(&deployment(2), shared).await;
+    let facts = reader::unplanned(&plane.cell).await.unwrap();
+    let plan = plane.plan(&changes_of_everything(&facts).0).await;
+    let [object] = plan.objects.as_slice() else { panic!("{}", text(&plan)) };
+    assert_eq!((object.summary.create, object.summary.adopt, object.is_settled), (0, 2, false), "{}", text(&plan));
+    let mut other = deployment(2);
+    other["metadata"]["name"] = json!("other");
+    let (changes, _) = changes_of_files(&[other], NAMESPACE).unwrap();
+    let plan = plane.plan(&changes).await;
+    let object = &plan.objects[0];
+    assert_eq!((object.summary.create, object.summary.adopt, object.machines.len()), (2, 0, 0), "{}", text(&plan));
+}
+
 /// The fields of a schema, each with another value.
 fn leaves(found: &mut Vec<(String, Value)>, at: &str, schema: &Value) {
     if let Some(fields) = schema["properties"].as_object() {
@@ -858,6 +922,8 @@ fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
         nodes: [].into(),
         tallies: [].into(),
         kept: [].into(),
+        adopted: [].into(),
+        others: [].into(),
         waits: Vec::new(),
     };
     let policy = mcm_controllers::machine::MachinePolicy::default();
