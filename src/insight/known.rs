@@ -10,9 +10,24 @@ use mcm_api::{
     machine::{Machine, MachineDeployment, MachineSet, OperationState},
     reasons::EventReason,
 };
+use mcm_controllers::machine::DrainReason;
 use mcm_rules::plan::{SubjectRef, Wait, WaitKind};
 
 impl NamespaceFacts {
+    /// When the drain for which a wait of an object lasts is forced. Without a timeout in the Machine, the manager has it.
+    pub fn drain_ends(&self, kind: WaitKind, object: &SubjectRef) -> Option<Timestamp> {
+        let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE && is_of_drain(kind))?;
+        let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed)?;
+        let deleted = machine.metadata.deletion_timestamp.as_ref();
+        let selected = || {
+            let is_updated = DrainReason::for_machine(machine) == Some(DrainReason::InPlaceUpdate);
+            let mut conditions = machine.status.iter().flat_map(|status| &status.conditions).filter(|_| is_updated);
+            conditions.find(|one| one.type_ == IN_PLACE_UPDATE)?.last_transition_time.as_ref()
+        };
+        let since = deleted.or_else(selected)?.0;
+        since.checked_add(timeout).ok()
+    }
+
     pub fn known(&self, object: &SubjectRef) -> ReportedState {
         let name = &object.name;
         let known = match object.kind.as_str() {
@@ -41,6 +56,17 @@ impl NamespaceFacts {
     }
 }
 
+/// The condition of a Machine whose Node is updated in place.
+const IN_PLACE_UPDATE: &str = "InPlaceUpdate";
+
+const fn is_of_drain(kind: WaitKind) -> bool {
+    use WaitKind::{Eviction, PodList, PodTermination, VolumeAttachment, VolumeDetachment, VolumeTurn, VolumesUnknown};
+    matches!(
+        kind,
+        Eviction | PodList | PodTermination | VolumeAttachment | VolumeDetachment | VolumeTurn | VolumesUnknown
+    )
+}
+
 /// The state of an object from its status.
 #[derive(Default)]
 pub struct ReportedState {
@@ -53,6 +79,9 @@ pub struct ReportedState {
     pub refused: Option<Wait>,
     pub owners: Vec<SubjectRef>,
 }
+
+/// The end of the text of a wait for a budget that allows no eviction although all its pods are healthy.
+pub const NEVER: &str = ", which it never does: lower its minAvailable, raise its maxUnavailable, or add replicas";
 
 /// The condition of a Machine whose drain makes no progress.
 const DRAIN_BLOCKED: &str = "DrainBlocked";
@@ -67,9 +96,7 @@ const DRAINS: &str = "Initiate node drain";
 fn shown_wait(machine: &Machine) -> Option<Wait> {
     let status = machine.status.clone().unwrap_or_default();
     let deleted = machine.metadata.deletion_timestamp.as_ref();
-    let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed);
-    let forced = deleted.zip(timeout).and_then(|(deleted, timeout)| deleted.0.checked_add(timeout).ok());
-    let eviction = |text: &str| Some(Wait { kind: WaitKind::Eviction, text: eviction_text(text), until: forced });
+    let eviction = |text: &str| Some(Wait::new(WaitKind::Eviction, eviction_text(text), None));
     let last = status.last_operation;
     let text = last.description.trim_end_matches(DRAINS).trim();
     if let Some(blocked) = status.conditions.iter().find(|one| one.type_ == DRAIN_BLOCKED && one.status == "True") {
@@ -84,13 +111,13 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
             _ if needed.contains("MachineClass") => WaitKind::Class,
             _ => WaitKind::MachineWrite,
         };
-        return Some(Wait { kind, text: short(needed), until: None });
+        return Some(Wait::new(kind, short(needed), None));
     }
     let text = match error_of_cloud(text) {
         Some((code, message)) => format!("the next attempt, after {code}: {}", short(message)),
         None => format!("the next attempt: {}", short(text)),
     };
-    let wait = || Wait { kind: WaitKind::DriverRetry, text, until: None };
+    let wait = || Wait::new(WaitKind::DriverRetry, text, None);
     (last.state == Some(OperationState::Failed)).then(wait)
 }
 
@@ -98,12 +125,15 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
 fn eviction_text(text: &str) -> String {
     let Some((namespace, name)) = budget_in(text) else { return format!("pods to be evicted: {}", short(text)) };
     let is_never = ["although all its pods are healthy", "is misconfigured"].iter().any(|words| text.contains(words));
-    let never = if is_never {
-        ", which it never does: lower its minAvailable, raise its maxUnavailable, or add replicas"
-    } else {
-        ""
-    };
+    let never = if is_never { NEVER } else { "" };
     format!("budget {namespace}/{name} to allow an eviction{never}")
+}
+
+/// The text of a wait without the form that errors of the cloud have in a status.
+pub fn cleaned(text: &str) -> String {
+    let Some((code, message)) = error_of_cloud(text) else { return text.to_owned() };
+    let before = text.split_once("machine codes error: ").map_or("", |(before, _)| before);
+    format!("{before}{code}: {message}")
 }
 
 /// Code and message of an error of the cloud, in the form that it has in a status.
@@ -139,7 +169,7 @@ fn refused_write<'a>(mut conditions: impl Iterator<Item = [&'a String; 4]>) -> O
         _ => false,
     })?;
     let text = format!("the API server to accept a write: {}", short(message));
-    Some(Wait { kind: WaitKind::MachineWrite, text, until: None })
+    Some(Wait::new(WaitKind::MachineWrite, text, None))
 }
 
 fn of_set(set: &MachineSet) -> ReportedState {

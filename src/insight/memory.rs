@@ -65,6 +65,7 @@ pub struct WaiterRef {
 
 /// A wait that a manager remembers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
 pub struct RememberedWait {
     /// Kind of the wait. Another version may have other kinds.
     pub kind: String,
@@ -72,9 +73,11 @@ pub struct RememberedWait {
     pub text: String,
     /// Since when.
     pub since: Timestamp,
-    /// The next attempt.
     #[serde(default)]
-    pub until: Option<Timestamp>,
+    pub next_attempt: Option<Timestamp>,
+    /// When the controllers end it by force.
+    #[serde(default)]
+    pub forced_at: Option<Timestamp>,
     /// Plans that ended with it.
     pub plans: u32,
 }

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::story::{DEPLOYMENT, ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict};
+use super::{
+    report,
+    story::{ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict},
+};
 use mcm_api::{
     machine::{Machine, MachineDeployment},
     reasons::{ConditionReason, ConditionType},
@@ -12,7 +15,7 @@ use mcm_controllers::{
     machine_deployment::{bounds_of, revision_of},
     object::condition,
 };
-use mcm_rules::plan::WaitKind;
+use mcm_rules::plan::{WaitKind, guide::WaitEnd};
 
 /// The numbers of a rollout. Machines that are deleted count in `going` and `total` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -51,7 +54,11 @@ pub enum RolloutState {
     Done,
     /// It is under way.
     Rolling,
-    /// It makes no progress, for this reason.
+    /// It makes no progress, for this reason, which ends without a user.
+    Waiting(String),
+    /// What holds it up is unknown, for this reason.
+    Unknown(String),
+    /// It makes no progress, for this reason, until a user acts.
     Blocked(String),
     /// The deployment failed, for this reason.
     Failed(String),
@@ -95,7 +102,7 @@ impl NamespaceFacts {
         Some(progress)
     }
 
-    /// The state of a rollout. `answer` is that of its deployment.
+    /// The state of a rollout. `answer` is that of its deployment, and decides between the words for a rollout without progress.
     pub fn state(&self, progress: &RolloutProgress, answer: &ObjectAnswer) -> RolloutState {
         let Some(deployment) = self.deployments.get(&progress.name) else {
             return RolloutState::Failed("the deployment was deleted".to_owned());
@@ -109,15 +116,32 @@ impl NamespaceFacts {
         if deployment.spec.paused && progress.old > 0 {
             return RolloutState::Blocked("it is paused".to_owned());
         }
-        match obstacle(answer) {
-            Some(reason) => RolloutState::Blocked(reason),
-            None if answer.verdict == ObjectVerdict::Unknown => RolloutState::Blocked(answer.state.clone()),
-            None if !answer.next.is_empty() && answer.verdict == ObjectVerdict::Blocked => {
-                let state = self.manager_of(DEPLOYMENT).map(|manager| manager.state(self.now));
-                RolloutState::Blocked(state.unwrap_or_default())
-            }
-            None => RolloutState::Rolling,
+        let reason = obstacle(answer);
+        match answer.verdict {
+            ObjectVerdict::Blocked => RolloutState::Blocked(reason.unwrap_or_else(|| report::reason(answer))),
+            ObjectVerdict::Unknown => RolloutState::Unknown(reason.unwrap_or_else(|| answer.state.clone())),
+            ObjectVerdict::Waiting | ObjectVerdict::Progressing | ObjectVerdict::Settled => match reason {
+                Some(reason) => RolloutState::Waiting(reason),
+                None => RolloutState::Rolling,
+            },
         }
+    }
+}
+
+impl RolloutState {
+    /// Why it makes no progress, or failed.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Done | Self::Rolling => None,
+            Self::Waiting(reason) | Self::Unknown(reason) | Self::Blocked(reason) | Self::Failed(reason) => {
+                Some(reason)
+            }
+        }
+    }
+
+    /// It makes no progress.
+    pub const fn is_held_up(&self) -> bool {
+        matches!(self, Self::Waiting(_) | Self::Unknown(_) | Self::Blocked(_))
     }
 }
 
@@ -156,7 +180,11 @@ fn missed_deadline(deployment: &MachineDeployment) -> Option<String> {
 
 /// The worst wait of the deployment or one of its sets and machines that a rollout does not have when all is well.
 pub fn obstacle(answer: &ObjectAnswer) -> Option<String> {
-    let is_obstacle = |wait: &&ExplainedWait| !UNDER_WAY.contains(&wait.kind);
+    obstacle_of(answer, |wait| wait.end == WaitEnd::User).or_else(|| obstacle_of(answer, |_| true))
+}
+
+fn obstacle_of(answer: &ObjectAnswer, is_counted: impl Fn(&ExplainedWait) -> bool) -> Option<String> {
+    let is_obstacle = |wait: &&ExplainedWait| is_counted(wait) && !UNDER_WAY.contains(&wait.kind);
     let own = answer.waits.iter().find(is_obstacle).map(|wait| wait.text.clone());
     let of_machine = |machine: &ObjectAnswer| {
         let wait = machine.waits.iter().find(is_obstacle)?;

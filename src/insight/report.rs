@@ -168,9 +168,12 @@ fn push_wait(look: TerminalLook, text: &mut String, wait: &ExplainedWait, now: T
         };
         look.section(text, "since", &format!("{since:.0}, for {}{plans}", ago(now, since)));
     }
-    if let Some(until) = wait.until {
-        let left = ago(until, now);
-        look.section(text, "until", &format!("{until:.0}, in {left}, at the latest"));
+    if let Some(next) = wait.next_attempt.filter(|next| *next > now) {
+        look.section(text, "next look", &format!("{next:.0}, in {}", ago(next, now)));
+    }
+    if let Some(forced) = wait.forced_at {
+        let left = if forced > now { format!(", in {}", ago(forced, now)) } else { String::new() };
+        look.section(text, "forced at", &format!("{forced:.0}{left}: the pods that are left are deleted"));
     }
 }
 
@@ -226,8 +229,13 @@ fn push_links(look: TerminalLook, text: &mut String, answer: &ObjectAnswer) {
     }
 }
 
-/// The worst wait, failure or next step in one line.
+/// The worst wait, failure or next step in one line; that of a set or machine below it, if only that is so bad.
 pub fn reason(answer: &ObjectAnswer) -> String {
+    let is_user_awaited = answer.waits.iter().any(|wait| wait.end == WaitEnd::User);
+    let culprit = answer.culprit().filter(|culprit| !is_user_awaited && culprit.verdict >= ObjectVerdict::Unknown);
+    if let Some(culprit) = culprit {
+        return format!("{} waits for {}", culprit.object.name, reason(culprit));
+    }
     let wait = answer.waits.first().map(|wait| wait.text.clone());
     let step = answer.next.first().map(|step| format!("next: {}: {}", step.action, step.reason));
     wait.or(step).or_else(|| answer.failed.clone()).unwrap_or_else(|| answer.state.clone())

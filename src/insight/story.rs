@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    known::{self, NEVER},
     memory::{Memory, RememberedWait},
     terminal::short,
 };
@@ -101,10 +102,14 @@ pub struct ExplainedWait {
     pub meaning: &'static str,
     /// How it ends.
     pub end: WaitEnd,
-    /// When the controllers look again or act, even if nothing changes.
+    /// When the controllers try or look again, even if nothing changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    pub until: Option<Timestamp>,
+    pub next_attempt: Option<Timestamp>,
+    /// When the controllers end it by force: a drain deletes the pods that are left then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub forced_at: Option<Timestamp>,
     /// Since when, as the manager remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -422,7 +427,7 @@ impl NamespaceFacts {
         answer
     }
 
-    /// Everything that is not settled, the worst and longest first.
+    /// Everything that is not settled, the worst and longest first. The verdict of each is that of its full answer.
     pub fn all(&self) -> Vec<ObjectAnswer> {
         let every = CONTROLLERS.iter().flat_map(|(kind, _)| self.names(kind).map(|name| self.subject(kind, name)));
         let planned = |kind: &str| CONTROLLERS.iter().any(|(known, _)| *known == kind);
@@ -434,7 +439,17 @@ impl NamespaceFacts {
         let every = every.chain(others.into_iter().map(|(kind, name)| self.subject(kind, name)));
         // A note names what could not be read. All objects that need it would hide the waiting ones.
         let is_known = |answer: &ObjectAnswer| answer.verdict != ObjectVerdict::Unknown || answer.unread.is_empty();
-        unsettled(every.map(|object| self.alone(&object)).filter(is_known))
+        let mut answers: Vec<ObjectAnswer> = every.map(|object| self.alone(&object)).collect();
+        for (owner, worst) in worst_below(answers.iter().filter(|one| is_known(one))) {
+            let owner = answers.iter_mut().find(|one| one.object == owner);
+            if let Some(owner) =
+                owner.filter(|owner| owner.verdict != ObjectVerdict::Settled && worst.verdict > owner.verdict)
+            {
+                owner.verdict = worst.verdict;
+                owner.machines = vec![worst];
+            }
+        }
+        unsettled(answers.into_iter().filter(is_known))
     }
 
     fn alone(&self, object: &SubjectRef) -> ObjectAnswer {
@@ -471,7 +486,8 @@ impl NamespaceFacts {
         let explained = self.memory.remembered_plan(object);
         let remembered = explained.map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
         if !remembered.is_empty() {
-            waits = remembered;
+            let shown = facts.shown.as_ref().map(|shown| self.told(shown, object));
+            waits = with_text_shown(remembered, shown);
             next.retain(|step| !step.is_look);
             unread.clear();
         }
@@ -512,9 +528,18 @@ impl NamespaceFacts {
         let is_apt = |remedy: &&WaitRemedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete ");
         let remedies = guide.remedies.iter().filter(is_apt);
         let remedies = remedies.filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
-        let Wait { kind, ref text, until } = *wait;
-        let text = text.clone();
-        ExplainedWait { kind, text, meaning: guide.meaning, end: guide.end, until, since: None, plans: None, remedies }
+        let Wait { kind, until, forced_at, .. } = *wait;
+        ExplainedWait {
+            kind,
+            text: known::cleaned(&wait.text),
+            meaning: guide.meaning,
+            end: if is_never(kind, &wait.text) { WaitEnd::User } else { guide.end },
+            next_attempt: until,
+            forced_at: forced_at.or_else(|| self.drain_ends(kind, object)),
+            since: None,
+            plans: None,
+            remedies,
+        }
     }
 
     /// The Machine is the VM of an MCMMachine.
@@ -547,7 +572,9 @@ impl NamespaceFacts {
     fn remembered(&self, waits: &[RememberedWait], object: &SubjectRef) -> Vec<ExplainedWait> {
         let told = |wait: &RememberedWait| {
             let kind = WaitKind::named(&wait.kind).filter(|kind| !kind.is_routine())?;
-            let of_kind = self.told(&Wait { kind, text: wait.text.clone(), until: wait.until }, object);
+            let forced_at = wait.forced_at;
+            let planned = Wait { forced_at, ..Wait::new(kind, wait.text.clone(), wait.next_attempt) };
+            let of_kind = self.told(&planned, object);
             Some(ExplainedWait { since: Some(wait.since), plans: Some(wait.plans), ..of_kind })
         };
         waits.iter().filter_map(told).collect()
@@ -591,7 +618,7 @@ impl NamespaceFacts {
     /// The wait for a manager, if none renews its Lease.
     fn absent_manager(&self, object: &SubjectRef) -> Option<ExplainedWait> {
         let text = self.manager_of(&object.kind)?.absence(self.now)?;
-        Some(self.told(&Wait { kind: WaitKind::Manager, text, until: None }, object))
+        Some(self.told(&Wait::new(WaitKind::Manager, text, None), object))
     }
 
     /// The kinds without which an answer about the whole namespace is unknown, and which could not be read.
@@ -633,6 +660,25 @@ impl NamespaceFacts {
     }
 }
 
+/// The worst set or machine of each owner whose verdict is worse than settled. Of the sets, those that wait for a user count.
+fn worst_below<'a>(answers: impl Iterator<Item = &'a ObjectAnswer>) -> Vec<(SubjectRef, ObjectAnswer)> {
+    let is_counted = |one: &&ObjectAnswer| match one.object.kind.as_str() {
+        MACHINE => one.verdict != ObjectVerdict::Settled,
+        SET => one.waits.iter().any(|wait| wait.end == WaitEnd::User),
+        _ => false,
+    };
+    let mut worst: BTreeMap<&SubjectRef, &ObjectAnswer> = BTreeMap::new();
+    for one in answers.filter(is_counted) {
+        for owner in &one.owners {
+            let known = worst.entry(owner).or_insert(one);
+            if one.verdict > known.verdict {
+                *known = one;
+            }
+        }
+    }
+    worst.into_iter().map(|(owner, one)| (owner.clone(), one.clone())).collect()
+}
+
 fn verdict(waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
     match waits.iter().any(|wait| wait.end == WaitEnd::User) {
         true => ObjectVerdict::Blocked,
@@ -640,6 +686,31 @@ fn verdict(waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
         false if waits.is_empty() => ObjectVerdict::Settled,
         false => ObjectVerdict::Waiting,
     }
+}
+
+/// The eviction never becomes possible: a user has to change the budget or the workload.
+fn is_never(kind: WaitKind, text: &str) -> bool {
+    kind == WaitKind::Eviction && text.contains(NEVER)
+}
+
+/// The waits that a manager remembers, where those for what the object shows have the text that it shows, once. That text names
+/// the cause; a manager remembers the last answer for each pod.
+fn with_text_shown(remembered: Vec<ExplainedWait>, shown: Option<ExplainedWait>) -> Vec<ExplainedWait> {
+    let Some(shown) = shown else { return remembered };
+    let is_shown = |wait: &ExplainedWait| wait.kind == shown.kind && budget_in(&wait.text) == budget_in(&shown.text);
+    let (same, mut waits): (Vec<ExplainedWait>, Vec<ExplainedWait>) = remembered.into_iter().partition(is_shown);
+    let joined = same.into_iter().reduce(|one, other| ExplainedWait {
+        since: one.since.min(other.since),
+        plans: one.plans.max(other.plans),
+        next_attempt: one.next_attempt.into_iter().chain(other.next_attempt).min(),
+        forced_at: one.forced_at.into_iter().chain(other.forced_at).min(),
+        ..one
+    });
+    if let Some(ExplainedWait { since, plans, next_attempt, forced_at, .. }) = joined {
+        let forced_at = forced_at.or(shown.forced_at);
+        waits.insert(0, ExplainedWait { since, plans, next_attempt, forced_at, ..shown });
+    }
+    waits
 }
 
 /// Objects that are not settled, the worst and longest first.

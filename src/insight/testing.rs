@@ -102,7 +102,7 @@ pub fn preview(kind: &'static str, name: &str, steps: &[&str], waits: &[(WaitKin
         is_status: false,
         is_look: false,
     };
-    let wait = |(kind, text): &(WaitKind, &str)| Wait { kind: *kind, text: (*text).to_owned(), until: None };
+    let wait = |(kind, text): &(WaitKind, &str)| Wait::new(*kind, (*text).to_owned(), None);
     let object = SubjectRef { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
     let (steps, waits) = (steps.iter().map(step).collect(), waits.iter().map(wait).collect());
     PlanPreview { object, controller: "c", steps, waits }

@@ -96,7 +96,7 @@ impl LastPlan {
         self.is_executing = false;
         let is_same = |(known, wait): (&WaitRecord, &Wait)| known.is_of(wait);
         if self.waits.len() == ending.waits.len() && self.waits.iter().zip(&ending.waits).all(is_same) {
-            self.waits.iter_mut().zip(ending.waits).for_each(|(known, wait)| known.planned_again(wait.until));
+            self.waits.iter_mut().zip(ending.waits).for_each(|(known, wait)| known.planned_again(wait));
             return;
         }
         let known = std::mem::take(&mut self.waits);
@@ -135,8 +135,8 @@ impl WaitRecord {
         self.wait.kind == wait.kind && self.wait.text == wait.text
     }
 
-    fn planned_again(&mut self, until: Option<Timestamp>) {
-        self.wait.until = until;
+    fn planned_again(&mut self, wait: Wait) {
+        self.wait = wait;
         self.plans = self.plans.saturating_add(1);
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn wait(kind: WaitKind, text: &str, until: i64) -> Wait {
-        Wait { kind, text: text.to_owned(), until: Some(at(until)) }
+        Wait::new(kind, text.to_owned(), Some(at(until)))
     }
 
     fn ending(waits: impl Into<Vec<Wait>>) -> FinalPlan {
@@ -176,9 +176,9 @@ mod tests {
             "lastPlanned": "1970-01-01T00:00:03Z",
             "since": "1970-01-01T00:00:01Z",
             "waits": [
-                { "kind": "VmLookup", "text": "the VM", "until": "1970-01-01T00:01:30Z",
+                { "kind": "VmLookup", "text": "the VM", "nextAttempt": "1970-01-01T00:01:30Z",
                   "since": "1970-01-01T00:00:03Z", "plans": 1 },
-                { "kind": "NodeJoin", "text": "node n", "until": "1970-01-01T00:01:20Z",
+                { "kind": "NodeJoin", "text": "node n", "nextAttempt": "1970-01-01T00:01:20Z",
                   "since": "1970-01-01T00:00:01Z", "plans": 3 },
             ],
         });

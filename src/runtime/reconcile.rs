@@ -349,7 +349,7 @@ impl<R: KindReconciler> ReconcileLoop<R> {
             return self.states.forget(key);
         }
         let now = self.clock.now();
-        let waits = vec![Wait { kind: WaitKind::Hold, text: obstacle, until: None }];
+        let waits = vec![Wait::new(WaitKind::Hold, obstacle, None)];
         self.states.with(key, |state| {
             state.memory = R::Memory::default();
             state.last_plan.get_or_insert_with(|| LastPlan::new(now)).end(FinalPlan { waits, step: None }, now);
@@ -406,7 +406,7 @@ impl<R: KindReconciler> ReconcileLoop<R> {
                     continue;
                 }
                 for wait in &plan.waits {
-                    let Wait { kind, text, until } = wait;
+                    let Wait { kind, text, until, .. } = wait;
                     let until = until.as_ref().map(tracing::field::display);
                     tracing::debug!(controller, object = %key, ?kind, until, "waiting for {text}");
                 }

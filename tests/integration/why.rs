@@ -131,7 +131,7 @@ async fn a_cloud_that_fails_is_named_with_the_next_attempt_of_the_manager() {
     let wait = &document["objects"][0]["waits"][0];
     assert_eq!((code, &wait["kind"]), (4, &json!("DriverRetry")), "{document}");
     assert!(wait["text"].as_str().unwrap().contains("no host has room"), "{document}");
-    assert!(wait["since"].is_string() && wait["until"].is_string(), "{document}");
+    assert!(wait["since"].is_string() && wait["nextAttempt"].is_string(), "{document}");
     assert_eq!(document["asked"][0], format!("{}/", manager.url), "{document}");
     assert!(document["notes"].as_array().unwrap().is_empty(), "{document}");
 
@@ -167,7 +167,7 @@ async fn a_node_that_does_not_join_is_named_and_the_remedy_replaces_the_machine(
     .await;
     let wait = &why.answer["waits"][0];
     assert_eq!(why.code, 4, "{}", why.answer);
-    assert!(wait["until"].is_string(), "the end of the creation timeout: {wait}");
+    assert!(wait["nextAttempt"].is_string(), "the end of the creation timeout: {wait}");
     let remedy = format!("kubectl delete machines.machine.sapcloud.io {machine} -n {}", world.namespace);
     let is_offered = |one: &Value| one["text"] == remedy && one["danger"] == "ReplacesMachines";
     assert!(wait["remedies"].as_array().unwrap().iter().any(is_offered), "{wait}");

@@ -41,14 +41,13 @@ pub(super) fn condition(snapshot: &Snapshot) -> Option<DesiredCondition> {
 
 /// The waits for sets that may belong to several deployments.
 pub(super) fn waits(snapshot: &Snapshot, unclear: &[String]) -> Vec<Wait> {
-    let wait = |name: &String| Wait {
-        kind: WaitKind::SpecCorrection,
-        text: format!(
+    let wait = |name: &String| {
+        let text = format!(
             "set {name} to belong to one deployment: {} and others select it, and neither its template nor its name decides \
              between them. Set its owner, or change its labels",
             snapshot.deployment.name_any()
-        ),
-        until: None,
+        );
+        Wait::new(WaitKind::SpecCorrection, text, None)
     };
     unclear.iter().map(wait).collect()
 }

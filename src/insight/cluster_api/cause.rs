@@ -93,10 +93,16 @@ impl WaitingObject<'_> {
 
 impl WaitCause {
     /// The wait for this cause.
-    pub fn told(self, place: &WaitingObject<'_>, text: impl Into<String>, until: Option<Timestamp>) -> ExplainedWait {
+    pub fn told(
+        self,
+        place: &WaitingObject<'_>,
+        text: impl Into<String>,
+        forced_at: Option<Timestamp>,
+    ) -> ExplainedWait {
         let (kind, end, meaning) = self.entry();
         let text = text.into();
-        ExplainedWait { kind, text, meaning, end, until, since: None, plans: None, remedies: self.remedies(place) }
+        let remedies = self.remedies(place);
+        ExplainedWait { kind, text, meaning, end, next_attempt: None, forced_at, since: None, plans: None, remedies }
     }
 
     const fn entry(self) -> (WaitKind, WaitEnd, &'static str) {

@@ -272,7 +272,7 @@ fn a_paused_deployment_can_be_resumed() {
 fn a_drain_ends_at_its_timeout_and_can_be_skipped() {
     let answer = of_worker(draining());
     let wait = &answer.waits[0];
-    assert_eq!(wait.until, Some(at(960)));
+    assert_eq!(wait.forced_at, Some(at(960)));
     let skip = wait.remedies.iter().find(|one| one.danger == RemedyDanger::KillsPods).unwrap();
     let expected = format!(
         "kubectl annotate machine.cluster.x-k8s.io {WORKER} -n demo machine.cluster.x-k8s.io/exclude-node-draining="

@@ -6,7 +6,7 @@ pub mod everything;
 pub mod fields;
 mod fold;
 mod live;
-mod obstacles;
+pub(crate) mod obstacles;
 pub mod outcome;
 pub mod planner;
 mod rehearse;

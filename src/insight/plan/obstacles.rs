@@ -80,7 +80,9 @@ pub fn of_objects(
                 plan.name, plan.namespace
             );
             let remedies = vec![BlockerRemedy { command, danger: "ReplacesMachines".to_owned() }];
-            found.push(PlanBlocker { remedies, ..blocker("", BlockerSeverity::Blocks, subject.clone(), text) });
+            // Without a new template, nothing waits for it.
+            let severity = if plan.settles { BlockerSeverity::Delays } else { BlockerSeverity::Blocks };
+            found.push(PlanBlocker { remedies, ..blocker("", severity, subject.clone(), text) });
         }
         if wanted.labels().contains_key(labels::FREEZE) {
             let text = "the deployment is frozen: no machine is created".to_owned();
@@ -175,8 +177,17 @@ pub fn of_now(answer: &ObjectAnswer, of_drains: bool) -> Vec<PlanBlocker> {
     let waits = all.flat_map(|one| one.waits.iter().map(move |wait| (&one.object, wait)));
     let ended_elsewhere = waits.filter(|(_, wait)| matches!(wait.end, WaitEnd::User | WaitEnd::Others));
     let mut seen = BTreeSet::new();
-    let in_the_way = ended_elsewhere.filter(|(_, wait)| is_in_the_way(wait.kind, of_drains));
-    in_the_way.filter(|(_, wait)| seen.insert((wait.kind, &wait.text))).take(MOST).map(blocker_now).collect()
+    let is_counted = |(_, wait): &(&SubjectRef, &ExplainedWait)| {
+        !of_drains && wait.end == WaitEnd::User || is_in_the_way(wait.kind, of_drains)
+    };
+    let mut in_the_way: Vec<(&SubjectRef, &ExplainedWait)> = ended_elsewhere.filter(is_counted).collect();
+    in_the_way.sort_by_key(|(_, wait)| wait.end);
+    in_the_way
+        .into_iter()
+        .filter(|(_, wait)| seen.insert((wait.kind, &wait.text)))
+        .take(MOST)
+        .map(blocker_now)
+        .collect()
 }
 
 /// A Node that joins and a cloud that works are what a plan is about.
@@ -193,10 +204,9 @@ const fn is_in_the_way(kind: WaitKind, of_drains: bool) -> bool {
 }
 
 fn blocker_now((object, wait): (&SubjectRef, &ExplainedWait)) -> PlanBlocker {
-    let never = wait.kind == WaitKind::Eviction && wait.text.contains("never");
     PlanBlocker {
         wait_kind: format!("{:?}", wait.kind),
-        severity: if wait.end == WaitEnd::User || never { BlockerSeverity::Blocks } else { BlockerSeverity::Delays },
+        severity: if wait.end == WaitEnd::User { BlockerSeverity::Blocks } else { BlockerSeverity::Delays },
         subject: format!("{}/{}", object.kind, object.name),
         text: format!("now, {} waits for {}", object.name, wait.text),
         remedies: wait.remedies.iter().cloned().map(remedy_of_plan).collect(),
@@ -288,7 +298,7 @@ mod tests {
 
     #[test]
     fn remedies_of_waits_are_for_the_object_that_waits() {
-        let wait = Wait { kind: WaitKind::ScaleUpBlocked, text: "the set to be unfrozen".to_owned(), until: None };
+        let wait = Wait::new(WaitKind::ScaleUpBlocked, "the set to be unfrozen".to_owned(), None);
         let told = |kind: &'static str, name: &str| RehearsalWait { kind, name: name.to_owned(), wait: wait.clone() };
         let found = of_waits(&[told("MachineSet", "pool-1")], "demo");
         let commands: Vec<&str> = found[0].remedies.iter().map(|remedy| remedy.command.as_str()).collect();

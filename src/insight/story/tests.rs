@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    progress, report,
+    progress::{self, RolloutState},
+    report,
     terminal::{TerminalLook, ago},
 };
 
@@ -48,7 +49,7 @@ fn preview(
         is_status: false,
         is_look: *is_look,
     };
-    let wait = |(kind, text): &(WaitKind, &str)| Wait { kind: *kind, text: (*text).to_owned(), until: Some(at(660)) };
+    let wait = |(kind, text): &(WaitKind, &str)| Wait::new(*kind, (*text).to_owned(), Some(at(660)));
     let object = SubjectRef { kind: kind.to_owned(), namespace: "demo".to_owned(), name: name.to_owned() };
     let (steps, waits) = (steps.iter().map(step).collect(), waits.iter().map(wait).collect());
     ((kind, name.to_owned()), PlanPreview { object, controller: "c", steps, waits })
@@ -213,6 +214,104 @@ fn a_namespace_that_was_not_read_gets_no_all_clear() {
     assert!(error.starts_with("whether there is other in namespace demo is unknown"), "{error}");
 }
 
+/// The three facts of which each command once had its own word.
+#[rstest]
+#[case::a_budget_that_never_allows_an_eviction(
+    json!({"metadata": {"deletionTimestamp": at(360)}, "status": {"conditions": [{"type": "DrainBlocked", "status": "True",
+        "message": "budget demo/strict allows no eviction although all its pods are healthy"}]}}),
+    &[], ObjectVerdict::Blocked
+)]
+#[case::a_budget_that_is_misconfigured(
+    json!({"metadata": {"deletionTimestamp": at(360)}, "status": {"conditions": [{"type": "DrainBlocked", "status": "True",
+        "message": "budget demo/strict is misconfigured and requires zero voluntary evictions"}]}}),
+    &[], ObjectVerdict::Blocked
+)]
+#[case::a_budget_without_room_now(
+    json!({"metadata": {"deletionTimestamp": at(360)}, "status": {"conditions": [{"type": "DrainBlocked", "status": "True",
+        "message": "budget demo/strict allows none"}]}}),
+    &[], ObjectVerdict::Waiting
+)]
+#[case::a_wrong_class(json!({}), &[(WaitKind::Class, "class wrong to exist")], ObjectVerdict::Blocked)]
+#[case::a_join(json!({}), &[(WaitKind::NodeJoin, "Node a to join")], ObjectVerdict::Waiting)]
+fn a_fact_has_one_verdict_in_all_answers(
+    #[case] more: Value,
+    #[case] waits: &[(WaitKind, &str)],
+    #[case] expected: ObjectVerdict,
+) {
+    let mut facts = with_machine(&more, &[], waits);
+    let own = [(WaitKind::Rollout, "1 machine of new set pool-1 to become available")];
+    facts.previews.get_mut(DEPLOYMENT).unwrap().insert("pool".to_owned(), preview(DEPLOYMENT, "pool", &[], &own).1);
+    for one in facts.all() {
+        assert_eq!(one.verdict, expected, "{}", one.argument());
+        assert_eq!(facts.answer(&one.object).verdict, expected, "{}", one.argument());
+    }
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    let state = facts.state(&facts.progress("pool").unwrap(), &answer);
+    match expected {
+        ObjectVerdict::Blocked => assert!(matches!(state, RolloutState::Blocked(_)), "{state:?}"),
+        _ => assert!(!matches!(state, RolloutState::Blocked(_)), "{state:?}"),
+    }
+    let blockers = crate::plan::obstacles::of_now(&answer, false);
+    let is_blocked = blockers.iter().any(|one| one.severity == crate::plan::answer::BlockerSeverity::Blocks);
+    assert_eq!(is_blocked, expected == ObjectVerdict::Blocked, "{blockers:?}");
+}
+
+/// For every kind of wait, of a machine and of its set: what only a user ends is blocked in each answer.
+#[test]
+fn each_kind_of_wait_has_one_verdict_in_all_answers() {
+    for kind in WaitKind::ALL {
+        for (kind_of_object, name) in [(MACHINE, "pool-1-a"), (SET, "pool-1"), (DEPLOYMENT, "pool")] {
+            let mut facts = with_machine(&json!({}), &[], &[]);
+            let waits = [(kind, "something")];
+            let (_, planned) = preview(kind_of_object, name, &[], &waits);
+            facts.previews.get_mut(kind_of_object).unwrap().insert(name.to_owned(), planned);
+            let answer = facts.answer(&facts.find("pool").unwrap());
+            let is_blocked = answer.verdict == ObjectVerdict::Blocked;
+            assert_eq!(is_blocked, kind.guide().end == WaitEnd::User, "{kind:?} of {name}");
+            let worst = facts.all().into_iter().map(|one| one.verdict).max();
+            let own = facts.answer(&facts.subject(kind_of_object, name)).verdict;
+            assert_eq!(worst.unwrap_or(ObjectVerdict::Settled), own, "{kind:?} of {name}");
+            let blockers = crate::plan::obstacles::of_now(&answer, false);
+            let blocks = blockers.iter().any(|one| one.severity == crate::plan::answer::BlockerSeverity::Blocks);
+            let state = facts.state(&facts.progress("pool").unwrap(), &answer);
+            let is_done = matches!(state, RolloutState::Done | RolloutState::Failed(_));
+            assert_eq!(blocks, is_blocked, "{kind:?} of {name}: {blockers:?}");
+            assert_eq!(matches!(state, RolloutState::Blocked(_)), is_blocked && !is_done, "{kind:?} of {name}");
+        }
+    }
+}
+
+/// The manager remembers the last answer for each pod, and the object the cause.
+#[test]
+fn the_text_that_the_object_shows_is_preferred_to_that_of_the_manager() {
+    let blocked = json!({
+        "metadata": {"deletionTimestamp": at(360)},
+        "spec": {"drainTimeout": "10m"},
+        "status": {"conditions": [{"type": "DrainBlocked", "status": "True",
+            "message": "budget demo/strict allows no eviction although all its pods are healthy"}]},
+    });
+    let mut facts = with_machine(&blocked, &[], &[]);
+    let wait = |kind: &str, text: &str, next: i64| json!({"kind": kind, "text": text, "since": at(400), "nextAttempt": at(next), "plans": 3});
+    facts.memory.explained = serde_json::from_value(json!([{
+        "object": {"kind": "Machine", "name": "pool-1-a"},
+        "waits": [
+            wait("Eviction", "pod demo/a: eviction refused by the disruption budget demo/strict", 615),
+            wait("Eviction", "pod demo/b: eviction refused by the disruption budget demo/strict", 610),
+            wait("Eviction", "pod demo/c: eviction refused by the disruption budget demo/other", 620),
+            wait("DriverRetry", "the next attempt: machine codes error: code = [Internal] message = [no route]", 630),
+        ],
+    }]))
+    .unwrap();
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    let told = |wait: &ExplainedWait| (wait.text.clone(), wait.next_attempt, wait.forced_at);
+    let expected = [
+        (format!("budget demo/strict to allow an eviction{}", crate::known::NEVER), Some(at(610)), Some(at(960))),
+        ("pod demo/c: eviction refused by the disruption budget demo/other".to_owned(), Some(at(620)), Some(at(960))),
+        ("the next attempt: Internal: no route".to_owned(), Some(at(630)), None),
+    ];
+    assert_eq!(answer.waits.iter().map(told).collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     let blocked = json!({
@@ -223,7 +322,7 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     let facts = with_machine(&blocked, &[("list pods of node a", true)], &[]);
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     let [wait] = answer.waits.as_slice() else { panic!("{answer:?}") };
-    assert_eq!((wait.kind, wait.until), (WaitKind::Eviction, Some(at(960))));
+    assert_eq!((wait.kind, wait.forced_at), (WaitKind::Eviction, Some(at(960))));
     assert_eq!(wait.text, "budget demo/strict to allow an eviction");
     assert_eq!((answer.next.len(), answer.verdict, answer.state.as_str()), (0, ObjectVerdict::Waiting, "Terminating"));
     assert_eq!(answer.since, Some(at(360)));
@@ -374,13 +473,13 @@ fn a_node_without_a_machine_waits_as_its_manager_remembers() {
     assert_eq!((facts.node_without_machine("no/stranger"), facts.find("no/stranger")), (Some("stranger"), None));
     let remembered = json!({
         "object": {"kind": "Node", "namespace": "", "name": "stranger"},
-        "waits": [{"kind": "NodeClaim", "text": "a machine to claim the node", "since": at(60), "until": at(900), "plans": 2}],
+        "waits": [{"kind": "NodeClaim", "text": "a machine to claim the node", "since": at(60), "nextAttempt": at(900), "plans": 2}],
     });
     facts.memory.explained.push(serde_json::from_value(remembered).unwrap());
     let answer = facts.answer(&facts.find("no/stranger").unwrap());
     let wait = &answer.waits[0];
     assert_eq!((answer.verdict, wait.kind), (ObjectVerdict::Waiting, WaitKind::NodeClaim));
-    assert_eq!((wait.since, wait.until), (Some(at(60)), Some(at(900))));
+    assert_eq!((wait.since, wait.next_attempt), (Some(at(60)), Some(at(900))));
     assert_eq!(wait.remedies[0].text, "kubectl get machines.machine.sapcloud.io -n demo");
 }
 
@@ -457,7 +556,7 @@ fn the_memory_of_a_manager_says_since_when_and_how_often_and_settles_what_was_no
         "lastPlanned": "1970-01-01T00:09:00Z", "since": "1970-01-01T00:05:00Z", "step": "create VM: it has none",
         "waits": [
             { "kind": "DriverRetry", "text": "the next attempt", "since": "1970-01-01T00:05:00Z",
-              "until": "1970-01-01T00:12:00Z", "plans": 7 },
+              "nextAttempt": "1970-01-01T00:12:00Z", "plans": 7 },
             { "kind": "OfAnotherVersion", "text": "?", "since": "1970-01-01T00:05:00Z", "plans": 1 },
             { "kind": "VmCheck", "text": "a routine", "since": "1970-01-01T00:05:00Z", "plans": 1 },
         ],
@@ -468,7 +567,7 @@ fn the_memory_of_a_manager_says_since_when_and_how_often_and_settles_what_was_no
     assert_eq!(answer.tried.as_deref(), Some("create VM: it has none"));
     let [wait] = answer.waits.as_slice() else { panic!("{:?}", answer.waits) };
     assert_eq!(
-        (wait.kind, wait.since, wait.until, wait.plans),
+        (wait.kind, wait.since, wait.next_attempt, wait.plans),
         (WaitKind::DriverRetry, Some(at(300)), Some(at(720)), Some(7))
     );
 }
@@ -495,7 +594,7 @@ fn the_rollout_and_the_set_say_why_a_machine_is_touched_at_all_and_usual_causes_
 fn a_remedy_is_offered_only_to_objects_of_its_kind() {
     let facts = with_machine(&json!({}), &[], &[]);
     let texts = |kind: &str, name: &str, wait: WaitKind| -> Vec<String> {
-        let wait = Wait { kind: wait, text: String::new(), until: None };
+        let wait = Wait::new(wait, String::new(), None);
         facts.told(&wait, &facts.subject(kind, name)).remedies.into_iter().map(|remedy| remedy.text).collect()
     };
     let describe = |kind: &str, name: &str| format!("kubectl describe {kind} {name} -n demo");

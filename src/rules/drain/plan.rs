@@ -63,7 +63,7 @@ impl DrainPlan {
                 self.tell(problem);
             }
             DrainVerdict::Wait { kind, text, until, problem } => {
-                self.waits.push(Wait { kind, text, until: Some(until) });
+                self.waits.push(Wait::new(kind, text, Some(until)));
                 self.tell(problem);
             }
         }
@@ -96,7 +96,7 @@ impl DrainPlan {
             }
         };
         let until = until.min(after(round.now, POLL)).min(round.forced_from);
-        self.waits.push(Wait { kind, text, until: Some(until) });
+        self.waits.push(Wait::new(kind, text, Some(until)));
     }
 
     /// At the end of a drain: volumes that are attached to the Node although no pod uses them.
@@ -118,7 +118,7 @@ impl DrainPlan {
             }
         };
         let until = until.min(after(round.now, POLL)).min(round.forced_from);
-        self.waits.push(Wait { kind: WaitKind::VolumeDetachment, text, until: Some(until) });
+        self.waits.push(Wait::new(WaitKind::VolumeDetachment, text, Some(until)));
     }
 
     fn tell(&mut self, problem: DrainProblem) {
@@ -146,6 +146,7 @@ pub fn plan(pods: &[PodFacts], round: &DrainRuleInput<'_>) -> DrainPlan {
         if plan.is_done() {
             plan.add_left(&sorted, &round);
         }
+        plan.waits.iter_mut().for_each(|wait| wait.forced_at = Some(round.forced_from));
     }
     plan
 }

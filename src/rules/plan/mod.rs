@@ -80,12 +80,12 @@ impl<A> Plan<A> {
 
     /// Nothing to do but to wait; `text` completes "waiting for".
     pub fn waiting(kind: WaitKind, text: impl Into<String>, until: Option<Timestamp>) -> Self {
-        Self { steps: Vec::new(), waits: vec![Wait { kind, text: text.into(), until }] }
+        Self { steps: Vec::new(), waits: vec![Wait::new(kind, text.into(), until)] }
     }
 
     /// Adds a wait; `text` completes "waiting for".
     pub fn wait(&mut self, kind: WaitKind, text: impl Into<String>, until: Option<Timestamp>) -> &mut Self {
-        self.waits.push(Wait { kind, text: text.into(), until });
+        self.waits.push(Wait::new(kind, text.into(), until));
         self
     }
 
@@ -158,7 +158,7 @@ mod tests {
                   "event": { "type": "Warning", "reason": "DrainBlocked", "message": "pod p1 is protected" } },
             ],
             "waits": [
-                { "kind": "NodeJoin", "text": "node n1 to join", "until": "1970-01-01T00:01:00Z" },
+                { "kind": "NodeJoin", "text": "node n1 to join", "nextAttempt": "1970-01-01T00:01:00Z" },
                 { "kind": "Eviction", "text": "pod p1" },
             ],
         });

@@ -11,8 +11,18 @@ pub struct Wait {
     /// Text for users; completes "waiting for".
     pub text: String,
     /// When to reconcile again even if nothing changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "nextAttempt", skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// When the controllers end it by force, such as a drain at the end of its timeout.
+    #[serde(rename = "forcedAt", skip_serializing_if = "Option::is_none")]
+    pub forced_at: Option<Timestamp>,
+}
+
+impl Wait {
+    /// A wait that nothing ends by force.
+    pub const fn new(kind: WaitKind, text: String, until: Option<Timestamp>) -> Self {
+        Self { kind, text, until, forced_at: None }
+    }
 }
 
 /// Kind of a [`Wait`]. Logs and JSON contain the names of the variants.

@@ -88,7 +88,7 @@ impl RolloutPlanner<'_> {
             && self.sets.is_rolling()
         {
             let text = format!("the nodes of the old sets to be known: {why}");
-            self.also_waits.push(Wait { kind: WaitKind::NodesUnknown, text, until: None });
+            self.also_waits.push(Wait::new(WaitKind::NodesUnknown, text, None));
         }
         self.unreadable =
             self.sets.old_sets().flat_map(|set| set.unreadable.iter().map(|it| it.name.clone())).collect();
@@ -268,7 +268,7 @@ impl RolloutPlanner<'_> {
                  maxUnavailable",
                 bounds.desired, bounds.max_unavailable
             );
-            self.also_waits.push(Wait { kind: WaitKind::MachineAvailability, text, until: None });
+            self.also_waits.push(Wait::new(WaitKind::MachineAvailability, text, None));
         }
     }
 
@@ -286,14 +286,14 @@ impl RolloutPlanner<'_> {
                 labels::SELECTED_FOR_UPDATE,
                 labels::SET
             );
-            self.also_waits.push(Wait { kind: WaitKind::InPlaceUpdate, text, until: None });
+            self.also_waits.push(Wait::new(WaitKind::InPlaceUpdate, text, None));
         }
     }
 
     fn wait_for_updates(&mut self, names: &[String]) {
         if !names.is_empty() {
             let text = format!("the nodes of machines {} to be updated in place", names.join(", "));
-            self.also_waits.push(Wait { kind: WaitKind::InPlaceUpdate, text, until: None });
+            self.also_waits.push(Wait::new(WaitKind::InPlaceUpdate, text, None));
         }
     }
 }

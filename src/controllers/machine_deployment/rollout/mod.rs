@@ -163,7 +163,7 @@ impl<'a> RolloutPlanner<'a> {
                 "machines to become available before others are deleted: {all} replicas - {max_unavailable} \
                  maxUnavailable"
             );
-            self.also_waits.push(Wait { kind: WaitKind::MachineAvailability, text, until: None });
+            self.also_waits.push(Wait::new(WaitKind::MachineAvailability, text, None));
         }
         let sets = self.sets.sets.iter_mut().filter(|set| !set.is_deleting());
         for (set, (capped, desired)) in sets.zip(capped.into_iter().zip(desired)) {
@@ -203,7 +203,7 @@ impl<'a> RolloutPlanner<'a> {
     fn create(&mut self, replicas: i32) {
         if let Some((why, until)) = self.creation_paused() {
             let text = format!("a new machine set to stay that of the deployment: {why}");
-            self.also_waits.push(Wait { kind: WaitKind::WriteUndone, text, until: Some(until) });
+            self.also_waits.push(Wait::new(WaitKind::WriteUndone, text, Some(until)));
             return;
         }
         let deployment = &self.snapshot.deployment;

@@ -183,8 +183,9 @@ fn push_chains(html: &mut String, answer: &ObjectAnswer) {
 
 fn push_waits(html: &mut String, answer: &ObjectAnswer, now: Timestamp) {
     for (number, wait) in answer.waits.iter().enumerate() {
-        let until = wait.until.map(|until| format!(", {} longer at the most", ago(until, now))).unwrap_or_default();
-        let _ = write!(html, "<p class=\"wait\">waits for <b>{}</b>{}</p>", HtmlText(&wait.text), HtmlText(&until));
+        let forced = wait.forced_at.filter(|at| *at > now);
+        let forced = forced.map(|at| format!(", forced in {}", ago(at, now))).unwrap_or_default();
+        let _ = write!(html, "<p class=\"wait\">waits for <b>{}</b>{}</p>", HtmlText(&wait.text), HtmlText(&forced));
         let is_last = answer.waits.get(number + 1).is_none_or(|next| next.meaning != wait.meaning);
         if is_last {
             let _ = write!(html, "<p class=\"muted\">{}</p>", HtmlText(wait.meaning));

@@ -22,6 +22,7 @@ pub(super) use mcm_insight::plan::answer::Plan;
 use mcm_insight::{
     error::UsageError,
     family::DeploymentFamily,
+    memory::{self, Memory},
     plan::{
         answer::{Action, ObjectPlan, PlanVerdict},
         change::{ChangeContent, PlannedChange, kind_of},
@@ -197,6 +198,8 @@ async fn of_changes(
 ) -> Result<Plan> {
     let mut facts = reader::unplanned(&cell).await?;
     let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
+    // The source of the flags says which manager did not answer.
+    facts.memory = Memory { problems: Vec::new(), ..memory::ask(&cell, &facts.managers, None).await };
     let (changes, mut notes) = changes(&facts)?;
     let objects: Vec<SubjectRef> = changes.iter().map(|change| facts.subject(change.kind, &change.name)).collect();
     reader::plan_below(&cell, &mut facts, &objects);

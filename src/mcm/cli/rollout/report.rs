@@ -27,16 +27,10 @@ pub(super) const fn word(state: &RolloutState) -> &'static str {
     match state {
         RolloutState::Done => "Done",
         RolloutState::Rolling => "Rolling",
+        RolloutState::Waiting(_) => "Waiting",
+        RolloutState::Unknown(_) => "Unknown",
         RolloutState::Blocked(_) => "Blocked",
         RolloutState::Failed(_) => "Failed",
-    }
-}
-
-/// The reason of a state.
-pub(super) fn reason_of(state: &RolloutState) -> Option<&str> {
-    match state {
-        RolloutState::Done | RolloutState::Rolling => None,
-        RolloutState::Blocked(reason) | RolloutState::Failed(reason) => Some(reason),
     }
 }
 
@@ -45,6 +39,8 @@ pub(super) fn line(seen: &RolloutSnapshot) -> String {
     let text = match &seen.state {
         RolloutState::Done => "done".to_owned(),
         RolloutState::Rolling => now(seen),
+        RolloutState::Waiting(reason) => format!("waits for {reason}"),
+        RolloutState::Unknown(reason) => format!("unknown: {reason}"),
         RolloutState::Blocked(reason) => format!("blocked: {reason}"),
         RolloutState::Failed(reason) => format!("failed: {reason}"),
     };
@@ -73,12 +69,13 @@ fn now(seen: &RolloutSnapshot) -> String {
 /// Some lines for a terminal.
 pub(super) fn frame(look: TerminalLook, seen: &RolloutSnapshot, blocked: Option<Timestamp>, at: Timestamp) -> String {
     let progress = &seen.progress;
+    let held_up = |word: &str| format!("{word} {}", blocked.map(|since| ago(at, since)).unwrap_or_default());
     let (mark, word) = match &seen.state {
         RolloutState::Done => (StatusMark::Good, "done".to_owned()),
         RolloutState::Rolling => (StatusMark::Busy, "under way".to_owned()),
-        RolloutState::Blocked(_) => {
-            (StatusMark::Bad, format!("BLOCKED {}", blocked.map(|since| ago(at, since)).unwrap_or_default()))
-        }
+        RolloutState::Waiting(_) => (StatusMark::Look, held_up("WAITING")),
+        RolloutState::Unknown(_) => (StatusMark::Refused, held_up("UNKNOWN")),
+        RolloutState::Blocked(_) => (StatusMark::Bad, held_up("BLOCKED")),
         RolloutState::Failed(_) => (StatusMark::Bad, "FAILED".to_owned()),
     };
     let head = format!("{}   {}", title(progress, "   "), progress.classes.join(" → "));
@@ -98,12 +95,12 @@ pub(super) fn frame(look: TerminalLook, seen: &RolloutSnapshot, blocked: Option<
     }
     if let Some(step) = seen.answer.next.first() {
         let _ = writeln!(text, " next  {}", cut(&format!("{}: {}", step.action, step.reason), look.width - 7));
-    } else if let Some(reason) = reason_of(&seen.state).filter(|_| is_cut || seen.answer.machines.is_empty()) {
+    } else if let Some(reason) = seen.state.reason().filter(|_| is_cut || seen.answer.machines.is_empty()) {
         for line in wrapped(reason, look.width - 3) {
             let _ = writeln!(text, "   {line}");
         }
     }
-    if matches!(seen.state, RolloutState::Blocked(_) | RolloutState::Failed(_)) {
+    if seen.state.reason().is_some() {
         let object = &seen.answer.object;
         let _ = writeln!(text, " more  mcm why {} -n {}", object.name, object.namespace);
     }

@@ -19,10 +19,11 @@ use crate::cli::{
     terminal::redraw,
 };
 use mcm_insight::{
+    memory,
     progress::{RolloutProgress, RolloutState},
     read_only::ReadOnly,
     reader,
-    story::ObjectAnswer,
+    story::{NamespaceFacts, ObjectAnswer},
     terminal::TerminalLook,
 };
 use mcm_rules::plan::{PreviewStep, SubjectRef};
@@ -79,13 +80,15 @@ async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOpt
     let (look, name) = (options.output.look(), &object.name);
     let (mut watch, mut screen) = (StallDetector::default(), RolloutScreen::new(look, options.output.format));
     let mut managers = reader::managers(cell).await;
+    let mut memory = memory::ask(cell, &managers, None).await;
     let mut ticks = interval(LOOK);
     for tick in 1_usize.. {
         ticks.tick().await;
         if tick % LEASES == 0 {
             managers = reader::managers(cell).await;
+            memory = memory::ask(cell, &managers, None).await;
         }
-        let facts = reader::cached(cell, managers.clone());
+        let facts = NamespaceFacts { memory: memory.clone(), ..reader::cached(cell, managers.clone()) };
         let Some(seen) = RolloutSnapshot::for_object(&facts, object) else {
             return Err(ExitError::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
         };
@@ -96,10 +99,11 @@ async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOpt
             (RolloutState::Failed(reason), _) => {
                 return Err(ExitError::no(format!("the rollout of {name} failed: {reason}"), why(cell, name)).into());
             }
-            (RolloutState::Blocked(reason), Some((since, limit))) if is_longer(facts.now, since, limit) => {
-                let since = report::clock(since);
+            (state, Some((since, limit))) if is_longer(facts.now, since, limit) => {
+                let (since, word) = (report::clock(since), report::word(state).to_lowercase());
+                let reason = state.reason().unwrap_or_default();
                 let message =
-                    format!("the rollout of {name} is blocked since {since} (--fail-when-blocked {limit:?}): {reason}");
+                    format!("the rollout of {name} is {word} since {since} (--fail-when-blocked {limit:?}): {reason}");
                 return Err(ExitError::no(message, why(cell, name)).into());
             }
             _ => {}
@@ -123,10 +127,10 @@ impl StallDetector {
     /// Since when the rollout is blocked; `None` if it is not.
     pub(super) fn look(&mut self, now: Timestamp, seen: &RolloutSnapshot) -> Option<Timestamp> {
         let has_moved = self.last.as_ref().is_some_and(|last| *last != seen.progress);
-        if has_moved || !matches!(seen.state, RolloutState::Blocked(_)) {
+        if has_moved || !seen.state.is_held_up() {
             self.blocked = None;
         }
-        if matches!(seen.state, RolloutState::Blocked(_)) {
+        if seen.state.is_held_up() {
             self.blocked.get_or_insert(now);
         }
         self.last = Some(seen.progress.clone());
@@ -139,9 +143,9 @@ impl StallDetector {
 #[serde(rename_all = "camelCase")]
 #[schemars(title = "RolloutStatus")]
 struct RolloutStatus<'a> {
-    /// `Done`, `Rolling`, `Blocked` or `Failed`.
+    /// `Done`, `Rolling`, `Waiting`, `Unknown`, `Blocked` or `Failed`.
     state: &'static str,
-    /// Why it is blocked, or failed.
+    /// Why it makes no progress, or failed.
     reason: Option<&'a str>,
     /// Since when the command sees no progress.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -157,7 +161,7 @@ impl<'a> RolloutStatus<'a> {
     fn from_snapshot(seen: &'a RolloutSnapshot, blocked_since: Option<Timestamp>) -> Self {
         Self {
             state: report::word(&seen.state),
-            reason: report::reason_of(&seen.state),
+            reason: seen.state.reason(),
             blocked_since,
             progress: &seen.progress,
             next: &seen.answer.next,

@@ -182,19 +182,29 @@ fn row(facts: &NamespaceFacts, name: &str) -> Option<MachineRow> {
 impl DeploymentRow {
     fn state(&self, now: Timestamp) -> (StatusMark, LineStyle, String) {
         let since = self.answer.since.map(|since| format!(" {}", ago(now, since))).unwrap_or_default();
-        match &self.state {
-            RolloutState::Done => (StatusMark::Good, LineStyle::Good, format!("settled{since}")),
-            RolloutState::Rolling => (StatusMark::Busy, LineStyle::Busy, "rolling".to_owned()),
-            RolloutState::Blocked(_) => (StatusMark::Bad, LineStyle::Bad, format!("blocked{since}")),
-            RolloutState::Failed(_) => (StatusMark::Bad, LineStyle::Bad, format!("failed{since}")),
-        }
+        let (mark, style, word) = match (&self.state, self.answer.verdict) {
+            (RolloutState::Failed(_), _) => (StatusMark::Bad, LineStyle::Bad, "failed"),
+            (_, ObjectVerdict::Blocked) => (StatusMark::Bad, LineStyle::Bad, "blocked"),
+            (_, ObjectVerdict::Unknown) => (StatusMark::Refused, LineStyle::Look, "unknown"),
+            (RolloutState::Done, ObjectVerdict::Settled) => (StatusMark::Good, LineStyle::Good, "settled"),
+            (RolloutState::Done | RolloutState::Waiting(_), ObjectVerdict::Waiting) => {
+                (StatusMark::Look, LineStyle::Look, "waiting")
+            }
+            _ => return (StatusMark::Busy, LineStyle::Busy, "rolling".to_owned()),
+        };
+        (mark, style, format!("{word}{since}"))
+    }
+
+    /// It is complete, and nothing of it waits.
+    fn is_settled(&self) -> bool {
+        self.state == RolloutState::Done && self.answer.verdict == ObjectVerdict::Settled
     }
 
     fn wait(&self) -> String {
-        match &self.state {
-            RolloutState::Done => String::new(),
-            RolloutState::Rolling => reason(&self.answer),
-            RolloutState::Blocked(reason) | RolloutState::Failed(reason) => reason.clone(),
+        match self.state.reason() {
+            Some(reason) => reason.to_owned(),
+            None if self.is_settled() => String::new(),
+            None => reason(&self.answer),
         }
     }
 }
@@ -273,14 +283,12 @@ impl TopViewState {
 
     fn visible<'a>(&self, model: &'a TopModel) -> Vec<&'a DeploymentRow> {
         let is_shown = |one: &&DeploymentRow| {
-            (!self.only_waiting || one.state != RolloutState::Done) && one.progress.name.contains(&self.filter)
+            (!self.only_waiting || !one.is_settled()) && one.progress.name.contains(&self.filter)
         };
         let mut found: Vec<&DeploymentRow> = model.deployments.iter().filter(is_shown).collect();
         match self.sort {
             SortColumn::Name => {}
-            SortColumn::State => {
-                found.sort_by_key(|one| std::cmp::Reverse((one.state != RolloutState::Done, one.answer.verdict)))
-            }
+            SortColumn::State => found.sort_by_key(|one| std::cmp::Reverse((!one.is_settled(), one.answer.verdict))),
             SortColumn::Size => found.sort_by_key(|one| std::cmp::Reverse(one.progress.total)),
         }
         found

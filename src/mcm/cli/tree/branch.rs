@@ -108,16 +108,19 @@ fn of_deployment(facts: &NamespaceFacts, around: &NodeSurroundings, object: &Sub
         return branch;
     };
     let state = facts.state(&progress, &answer);
+    let numbers = format!("{} of {}", progress.new, progress.wanted);
     branch.now = match &state {
-        RolloutState::Done => format!("{} of {} running", progress.new, progress.wanted),
-        RolloutState::Rolling => format!("{} of {} new", progress.new, progress.wanted),
-        RolloutState::Blocked(_) => format!("{} of {} new, blocked", progress.new, progress.wanted),
-        RolloutState::Failed(_) => format!("{} of {} new, failed", progress.new, progress.wanted),
+        RolloutState::Done => format!("{numbers} running"),
+        RolloutState::Rolling => format!("{numbers} new"),
+        RolloutState::Waiting(_) => format!("{numbers} new, waiting"),
+        RolloutState::Unknown(_) => format!("{numbers} new, unknown"),
+        RolloutState::Blocked(_) => format!("{numbers} new, blocked"),
+        RolloutState::Failed(_) => format!("{numbers} new, failed"),
     };
-    branch.why = match state {
-        RolloutState::Done => String::new(),
-        RolloutState::Rolling => reason(&answer),
-        RolloutState::Blocked(why) | RolloutState::Failed(why) => why,
+    branch.why = match state.reason() {
+        Some(why) => why.to_owned(),
+        None if answer.verdict == ObjectVerdict::Settled && state == RolloutState::Done => String::new(),
+        None => reason(&answer),
     };
     let new = family.new_set().map(|set| set.name_any());
     let is_shown = |set: &&&MachineSet| {
@@ -155,8 +158,8 @@ fn of_machine(facts: &NamespaceFacts, around: &NodeSurroundings, machine: &Machi
     let object = facts.subject(MACHINE, &machine.name_any());
     let answer = facts.answer(&object);
     let mut branch = plain(&object, &answer);
-    if let Some(until) = answer.waits.first().and_then(|wait| wait.until).filter(|until| *until > facts.now) {
-        branch.why = format!("{}, at the latest in {}", branch.why, ago(until, facts.now));
+    if let Some(forced) = answer.waits.first().and_then(|wait| wait.forced_at).filter(|at| *at > facts.now) {
+        branch.why = format!("{}, forced in {}", branch.why, ago(forced, facts.now));
     }
     if let Some(node) = machine.node_name() {
         branch.children.extend(around.nodes.get(node).map(|found| of_node(around, node, found)));

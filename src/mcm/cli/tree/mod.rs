@@ -16,7 +16,7 @@ use super::{
     format::{OutputFormat, OutputOptions},
     reading::{ReadingOptions, watch},
 };
-use mcm_insight::{cluster_api::named, read_only::ReadOnly, reader, report::empty, story::NamespaceFacts};
+use mcm_insight::{cluster_api::named, memory, read_only::ReadOnly, reader, report::empty, story::NamespaceFacts};
 
 pub(super) use branch::TreeBranch;
 
@@ -65,7 +65,8 @@ pub async fn run(options: TreeOptions) -> Result<CommandAnswer> {
 
 /// The trees, as text and as they are.
 async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<TreeBranch>)> {
-    let facts = reader::facts(cell).await?;
+    let mut facts = reader::facts(cell).await?;
+    facts.memory = memory::ask(cell, &facts.managers, None).await;
     let (branches, mut notes) = match options.object.as_deref().map(|wanted| (wanted, named(wanted))) {
         Some((_, Some((kind, name)))) => cluster_api::grow(cell, &facts, kind, name).await?,
         Some((wanted, None)) => grow(cell, &facts, &[reader::find(&facts, wanted)?]).await,

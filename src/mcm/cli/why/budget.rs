@@ -43,11 +43,9 @@ pub(super) async fn answer(cell: &ReadOnly, facts: &NamespaceFacts, wanted: &str
         namespace: budget.namespace().unwrap_or_default(),
         name: budget.name_any(),
     };
-    let verdict = match (machines.is_empty(), is_never) {
-        (true, _) => ObjectVerdict::Settled,
-        (false, true) => ObjectVerdict::Blocked,
-        (false, false) => ObjectVerdict::Waiting,
-    };
+    let of_machines = machines.iter().map(|machine| machine.verdict).max();
+    let own = if is_never { ObjectVerdict::Blocked } else { ObjectVerdict::Waiting };
+    let verdict = of_machines.map_or(ObjectVerdict::Settled, |of_machines| own.max(of_machines));
     let state = format!(
         "allows {} disruptions: {} of {} pods are healthy, {} have to be{never}",
         status.disruptions_allowed, status.current_healthy, status.expected_pods, status.desired_healthy

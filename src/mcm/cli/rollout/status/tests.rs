@@ -34,16 +34,17 @@ fn a_status_of_an_earlier_spec_does_not_count() {
 }
 
 #[rstest]
-#[case::join(WaitKind::NodeJoin, false)]
-#[case::cloud(WaitKind::CloudOperation, false)]
-#[case::budget(WaitKind::Eviction, true)]
-#[case::secret(WaitKind::Secret, true)]
-#[case::failed_call(WaitKind::DriverRetry, true)]
-fn a_rollout_is_blocked_by_what_does_not_belong_to_every_rollout(#[case] kind: WaitKind, #[case] is_blocked: bool) {
+#[case::join(WaitKind::NodeJoin, "Rolling")]
+#[case::cloud(WaitKind::CloudOperation, "Rolling")]
+#[case::budget(WaitKind::Eviction, "Waiting")]
+#[case::secret(WaitKind::Secret, "Blocked")]
+#[case::failed_call(WaitKind::DriverRetry, "Waiting")]
+fn a_rollout_is_held_up_by_what_does_not_belong_to_every_rollout(#[case] kind: WaitKind, #[case] expected: &str) {
     let mut facts = running(2);
     let plan = preview(MACHINE, "pool-84dff-0", &[], &[(kind, "something")]);
     facts.previews.get_mut(MACHINE).unwrap().insert("pool-84dff-0".to_owned(), plan);
-    assert_eq!(matches!(seen(&facts).state, RolloutState::Blocked(_)), is_blocked);
+    let state = seen(&facts).state;
+    assert_eq!((report::word(&state), state.is_held_up()), (expected, expected != "Rolling"));
 }
 
 #[test]
