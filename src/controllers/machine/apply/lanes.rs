@@ -15,9 +15,12 @@ use crate::machine::Action;
 use mcm_driver::CloudAccount;
 use mcm_runtime::{cache::Key, queue::WorkQueue};
 
-/// Accounts with separate slots in each lane. Further accounts share the slots of one more, which bounds the number of
-/// calls that hang.
-const MOST_LINES: usize = 32;
+/// Lines of an account in a lane that have more than one slot, which bounds the number of calls that hang. Each further line has
+/// one slot: an endpoint that does not answer holds up its own account only.
+const MOST_WIDE_LINES: usize = 32;
+
+/// Lines of an account in a lane. Further ones share a line of each lane.
+const MOST_LINES: usize = 1000;
 
 /// How many lanes there are.
 const LANES: usize = 4;
@@ -67,7 +70,11 @@ type SlotQueueKey = (CloudAccount, SlotPurpose);
 
 #[derive(Debug, Default)]
 struct SlotTable {
+    /// Of a wide line.
+    slots: usize,
     lines: BTreeMap<SlotQueueKey, SlotQueue>,
+    /// Lines of accounts with more than one holder.
+    wide: usize,
     /// Where a key holds a slot or waits for one.
     places: HashMap<Key, Vec<SlotQueueKey>>,
 }
@@ -84,17 +91,14 @@ struct SlotQueue {
 impl ReconcileSlots {
     /// `slots` slots for each account in each lane, at least one. Machines that get a slot are added to `queue`.
     pub fn new(slots: usize, queue: Arc<WorkQueue<Key>>) -> Self {
-        Self { slots: slots.max(1), state: Mutex::default(), queue }
+        let slots = slots.max(1);
+        Self { slots, state: Mutex::new(SlotTable { slots, ..SlotTable::default() }), queue }
     }
 
     /// How many slots can be held at a time, over all accounts.
     pub fn slots(&self) -> usize {
         // Each lane has one more line, for the accounts beyond `MOST_LINES`. Checks of several accounts share their number.
-        self.slots.saturating_mul(MOST_LINES + LANES).saturating_add(CHECKS)
-    }
-
-    fn slots_of(&self, lane: SlotPurpose) -> usize {
-        if lane == SlotPurpose::Check { self.slots.max(CHECKS) } else { self.slots }
+        self.slots.saturating_mul(MOST_WIDE_LINES + LANES).saturating_add(MOST_LINES).saturating_add(CHECKS)
     }
 
     /// Begins the reconcile of a Machine, which may have been given a slot before.
@@ -132,7 +136,7 @@ impl SlotGuard {
     /// returns the slots that it has.
     pub(super) fn admits(&mut self, account: &CloudAccount, lane: SlotPurpose) -> bool {
         let mut state = self.lanes.state.lock();
-        if state.enter(&self.key, account, lane, self.lanes.slots_of(lane)) {
+        if state.enter(&self.key, account, lane) {
             return true;
         }
         self.waits = true;
@@ -152,17 +156,75 @@ impl Drop for SlotGuard {
 }
 
 impl SlotTable {
-    fn enter(&mut self, key: &Key, account: &CloudAccount, lane: SlotPurpose, slots: usize) -> bool {
+    fn enter(&mut self, key: &Key, account: &CloudAccount, lane: SlotPurpose) -> bool {
         if self.holds(key, lane) {
             return true;
         }
         let place = self.place_of(account, lane);
-        let has_slot = self.lines.entry(place.clone()).or_default().enter(key, slots);
+        let is_first = self.lines.get(&place).is_none_or(|line| line.waiting.is_empty());
+        let has_slot = is_first && self.has_free_slot(&place);
+        if has_slot {
+            self.hold(&place, key);
+        } else {
+            self.lines.entry(place.clone()).or_default().wait(key);
+        }
         let places = self.places.entry(key.clone()).or_default();
         if !places.contains(&place) {
             places.push(place);
         }
         has_slot
+    }
+
+    /// Another Machine may have a slot of the line.
+    fn has_free_slot(&self, place: &SlotQueueKey) -> bool {
+        let slots = if place.1 == SlotPurpose::Check { self.slots.max(CHECKS) } else { self.slots };
+        match self.lines.get(place).map_or(0, |line| line.holders.len()) {
+            0 => true,
+            held if held >= slots => false,
+            1 => is_shared(place) || self.wide < MOST_WIDE_LINES,
+            _ => true,
+        }
+    }
+
+    fn hold(&mut self, place: &SlotQueueKey, key: &Key) {
+        let line = self.lines.entry(place.clone()).or_default();
+        line.holders.insert(key.clone());
+        self.wide += usize::from(line.holders.len() == 2 && !is_shared(place));
+    }
+
+    /// The Machine returns its slot; `false` if it has none.
+    fn release(&mut self, place: &SlotQueueKey, key: &Key) -> bool {
+        let Some(line) = self.lines.get_mut(place) else { return false };
+        let is_holder = line.holders.remove(key);
+        self.wide -= usize::from(is_holder && line.holders.len() == 1 && !is_shared(place));
+        is_holder
+    }
+
+    /// Gives the free slots of a line to the first Machines that wait in it. Returns these.
+    fn fill(&mut self, place: &SlotQueueKey) -> Vec<Key> {
+        let mut next = Vec::new();
+        while self.has_free_slot(place)
+            && let Some(key) = self.lines.get_mut(place).and_then(SlotQueue::first)
+        {
+            self.hold(place, &key);
+            next.push(key);
+        }
+        next
+    }
+
+    /// Fills the longest line, while another line may become wide.
+    fn widen(&mut self) -> Vec<Key> {
+        let mut next = Vec::new();
+        while self.wide < MOST_WIDE_LINES {
+            let waiting =
+                self.lines.iter().filter(|(place, line)| !line.waiting.is_empty() && self.has_free_slot(place));
+            let Some(longest) = waiting.max_by_key(|(_, line)| line.waiting.len()).map(|(place, _)| place.clone())
+            else {
+                break;
+            };
+            next.extend(self.fill(&longest));
+        }
+        next
     }
 
     fn holds(&self, key: &Key, lane: SlotPurpose) -> bool {
@@ -182,9 +244,12 @@ impl SlotTable {
     fn leave(&mut self, key: &Key) -> Vec<Key> {
         let Some(mut places) = self.places.remove(key) else { return Vec::new() };
         let mut next = Vec::new();
+        let was_full = self.wide >= MOST_WIDE_LINES;
         places.retain(|place| {
-            let Some(line) = self.lines.get_mut(place) else { return false };
-            next.extend(line.leave(key));
+            if self.release(place, key) {
+                next.extend(self.fill(place));
+            }
+            let Some(line) = self.lines.get(place) else { return false };
             let waits = line.waiting.contains(key);
             if line.holders.is_empty() {
                 self.lines.remove(place);
@@ -193,6 +258,9 @@ impl SlotTable {
         });
         if !places.is_empty() {
             self.places.insert(key.clone(), places);
+        }
+        if was_full {
+            next.extend(self.widen());
         }
         next
     }
@@ -207,28 +275,26 @@ impl SlotTable {
 }
 
 impl SlotQueue {
-    fn enter(&mut self, key: &Key, slots: usize) -> bool {
-        if self.holders.len() < slots {
-            return self.holders.insert(key.clone());
-        }
+    fn wait(&mut self, key: &Key) {
         if self.waiting.insert(key.clone()) {
             self.order.push_back(key.clone());
         }
-        false
     }
 
-    fn leave(&mut self, key: &Key) -> Option<Key> {
-        if !self.holders.remove(key) {
-            return None;
-        }
+    /// Takes the first Machine that waits.
+    fn first(&mut self) -> Option<Key> {
         while let Some(next) = self.order.pop_front() {
             if self.waiting.remove(&next) {
-                self.holders.insert(next.clone());
                 return Some(next);
             }
         }
         None
     }
+}
+
+/// The line of a lane for the accounts beyond the bound.
+fn is_shared(place: &SlotQueueKey) -> bool {
+    place.0 == CloudAccount::default()
 }
 
 #[cfg(test)]
@@ -432,6 +498,34 @@ mod tests {
         assert!(state.lines.is_empty() && state.places.is_empty());
     }
 
+    #[tokio::test]
+    async fn an_account_that_hangs_beyond_the_wide_lines_holds_up_no_other() {
+        const ACCOUNTS: usize = MOST_WIDE_LINES + 8;
+        let mut all = Reconciles::with_slots(2);
+        let name = |account: usize, number: usize| format!("{account}-{number}");
+        let account_of = |number: usize| account(&format!("account-{number}"));
+        // Every account is busy, and none answers.
+        for number in 0..ACCOUNTS {
+            for machine in 0..3 {
+                let is_admitted = all.enters(&name(number, machine), &account_of(number), SlotPurpose::Create);
+                let slots = if number < MOST_WIDE_LINES { 2 } else { 1 };
+                assert_eq!(is_admitted, machine < slots, "machine {machine} of account {number}");
+            }
+        }
+        assert!(all.enters("new", &account("new"), SlotPurpose::Create), "an account that answers");
+        // Two accounts answer. The first line that becomes narrow makes room for another wide one.
+        all.end(&name(0, 0));
+        assert_eq!(all.woken(), [name(0, 2)], "its own machines come first");
+        all.begin(&name(0, 2));
+        all.end(&name(0, 2));
+        let woken = all.woken();
+        assert_eq!(woken.len(), 1, "{woken:?}");
+        assert!(
+            woken[0].ends_with("-1") && !woken[0].starts_with("0-"),
+            "a narrow line has a second slot now: {woken:?}"
+        );
+    }
+
     #[derive(Clone, Debug)]
     enum Event {
         Ask(u8, u8, bool),
@@ -466,7 +560,10 @@ mod tests {
                     Event::End(key) => all.end(&key.to_string()),
                     Event::Forget(name) => all.lanes.forget(&key(&name.to_string())),
                 }
-                for line in all.lanes.state.lock().lines.values() {
+                let state = all.lanes.state.lock();
+                let wide = state.lines.iter().filter(|(place, line)| line.holders.len() > 1 && !is_shared(place));
+                prop_assert_eq!(state.wide, wide.count());
+                for line in state.lines.values() {
                     prop_assert!(!line.holders.is_empty() && line.holders.len() <= 2);
                     prop_assert!(line.waiting.is_empty() || line.holders.len() == 2);
                 }
