@@ -33,6 +33,15 @@ impl QueuePacing {
     pub const OF_OWNERS: Self = Self { gather: Duration::from_millis(50), per_cost: 40 };
 }
 
+/// The turns of keys that share a resource, such as a target cluster: a slow one must not hold all workers.
+#[derive(Debug)]
+pub struct QueueTurns<T> {
+    /// Keys of a group that are reconciled at the same time, at most.
+    pub most: usize,
+    /// The group of a key, by a hash: groups of equal hash share their turns.
+    pub group: fn(&T) -> u64,
+}
+
 /// Upper bound of the pause after an expensive plan, because a throttled or suspended process measures too much.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -44,6 +53,7 @@ const SWEEP: usize = 256;
 pub struct WorkQueue<T> {
     name: &'static str,
     pacing: QueuePacing,
+    turns: Option<QueueTurns<T>>,
     state: Mutex<QueueState<T>>,
     changed: Notify,
     meter: OnceLock<metrics::QueueMeter>,
@@ -53,6 +63,10 @@ pub struct WorkQueue<T> {
 struct QueueState<T> {
     /// By their sequence number.
     ready: BTreeMap<u64, T>,
+    /// Ready keys whose group has no turn left, by group and sequence number.
+    held: BTreeMap<(u64, u64), T>,
+    /// How many keys of each group are in flight.
+    in_flight: HashMap<u64, usize>,
     delayed: BTreeMap<(Instant, u64), T>,
     keys: HashMap<T, QueueEntry>,
     sequence: u64,
@@ -98,11 +112,19 @@ enum QueueUrgency {
 impl<T: Clone + Eq + Hash + Debug> WorkQueue<T> {
     /// An empty queue; `name` labels its metrics.
     pub fn new(name: &'static str, pacing: QueuePacing) -> Arc<Self> {
+        Self::with_turns(name, pacing, None)
+    }
+
+    /// An empty queue whose groups of keys take turns.
+    pub fn with_turns(name: &'static str, pacing: QueuePacing, turns: Option<QueueTurns<T>>) -> Arc<Self> {
         Arc::new(Self {
             name,
             pacing,
+            turns,
             state: Mutex::new(QueueState {
                 ready: BTreeMap::new(),
+                held: BTreeMap::new(),
+                in_flight: HashMap::new(),
                 delayed: BTreeMap::new(),
                 keys: HashMap::new(),
                 sequence: 0,
@@ -193,7 +215,12 @@ impl<T: Clone + Eq + Hash + Debug> WorkQueue<T> {
             let key = entry.remove();
             state.make_ready(key, now, meter);
         }
-        while let Some((_, key)) = state.ready.pop_first() {
+        while let Some((position, key)) = state.ready.pop_first() {
+            if let Some(turns) = &self.turns
+                && !state.take_turn(turns, position, &key)
+            {
+                continue;
+            }
             let Some(entry) = state.keys.get_mut(&key) else { continue };
             let QueuePlace::Ready { since, .. } = entry.place else { continue };
             entry.place = QueuePlace::InFlight { again: None, is_forgotten: false };
@@ -211,6 +238,7 @@ impl<T: Clone + Eq + Hash + Debug> WorkQueue<T> {
             let Some(entry) = state.keys.get_mut(key) else { return };
             let QueuePlace::InFlight { again, is_forgotten } = entry.place else { return };
             entry.place = QueuePlace::Idle;
+            let turn_ends = self.turns.as_ref().map(|turns| (turns.group)(key));
             let due = match again {
                 Some(haste) => Some(entry.due(haste, self.pacing, now)),
                 None => requeue_at.filter(|_| !is_forgotten),
@@ -222,6 +250,7 @@ impl<T: Clone + Eq + Hash + Debug> WorkQueue<T> {
                 }
                 None => {}
             }
+            turn_ends.into_iter().for_each(|group| state.return_turn(group));
             state.drop_idle(now);
         }
         self.changed.notify_one();
@@ -256,6 +285,9 @@ impl<T: Clone + Eq + Hash + Debug> WorkQueue<T> {
             }
             QueuePlace::Ready { position, .. } => {
                 state.ready.remove(&position);
+                if let Some(turns) = &self.turns {
+                    state.held.remove(&((turns.group)(key), position));
+                }
                 self.meter.get().into_iter().for_each(metrics::QueueMeter::dropped);
             }
             QueuePlace::Delayed { position } => drop(state.delayed.remove(&position)),
@@ -294,6 +326,33 @@ impl<T: Clone + Eq + Hash> QueueState<T> {
         }
     }
 
+    /// The key begins if its group has a turn. If not, it waits for one.
+    fn take_turn(&mut self, turns: &QueueTurns<T>, position: u64, key: &T) -> bool {
+        let group = (turns.group)(key);
+        let taken = self.in_flight.entry(group).or_default();
+        let is_free = *taken < turns.most;
+        if is_free {
+            *taken += 1;
+        } else {
+            self.held.insert((group, position), key.clone());
+        }
+        is_free
+    }
+
+    /// The first key of the group that waits gets its place in front of later ones again.
+    fn return_turn(&mut self, group: u64) {
+        if let Some(taken) = self.in_flight.get_mut(&group) {
+            *taken -= 1;
+            if *taken == 0 {
+                self.in_flight.remove(&group);
+            }
+        }
+        let first = self.held.range((group, 0)..=(group, u64::MAX)).next().map(|(place, _)| *place);
+        if let Some((place, key)) = first.and_then(|place| Some((place, self.held.remove(&place)?))) {
+            self.ready.insert(place.1, key);
+        }
+    }
+
     /// Drops keys whose interval is over, which equal new keys. Not at each call: it reads all of them.
     fn drop_idle(&mut self, now: Instant) {
         self.done += 1;
@@ -310,7 +369,8 @@ impl<T: Clone + Eq + Hash> QueueState<T> {
 impl<T> Drop for WorkQueue<T> {
     fn drop(&mut self) {
         if let Some(meter) = self.meter.get() {
-            self.state.get_mut().ready.values().for_each(|_| meter.dropped());
+            let state = self.state.get_mut();
+            state.ready.values().chain(state.held.values()).for_each(|_| meter.dropped());
         }
     }
 }
@@ -351,6 +411,52 @@ mod tests {
         }
         assert!(metrics.render().contains("mcm_workqueue_depth{name=\"test\"} 2\n"), "{}", metrics.render());
         assert_eq!((now(&queue), now(&queue), now(&queue)), (Some("b"), Some("a"), None));
+    }
+
+    /// The group of a key is its first character.
+    fn in_turns(most: usize) -> Arc<WorkQueue<&'static str>> {
+        let group = |key: &&'static str| u64::from(key.as_bytes()[0]);
+        WorkQueue::with_turns("test", QueuePacing::default(), Some(QueueTurns { most, group }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_whose_keys_hang_leaves_workers_to_the_others() {
+        let (queue, metrics) = (in_turns(2), metrics::MetricsRegistry::new());
+        queue.measure(&metrics);
+        for key in ["a1", "a2", "a3", "a4", "b1"] {
+            queue.add(key);
+        }
+        let taken = [now(&queue), now(&queue), now(&queue), now(&queue)];
+        assert_eq!(taken, [Some("a1"), Some("a2"), Some("b1"), None]);
+        assert_eq!(depth(&metrics), "mcm_workqueue_depth{name=\"test\"} 2", "those that wait for a turn are ready");
+        queue.add("b2");
+        queue.done(&"a1", None);
+        assert_eq!(
+            [now(&queue), now(&queue), now(&queue)],
+            [Some("a3"), Some("b2"), None],
+            "in the order they were added"
+        );
+        queue.forget(&"a4");
+        for key in ["a2", "a3", "b1", "b2"] {
+            queue.done(&key, None);
+        }
+        assert_eq!((now(&queue), depth(&metrics).as_str()), (None, "mcm_workqueue_depth{name=\"test\"} 0"));
+        let state = queue.state.lock();
+        assert!(state.held.is_empty() && state.in_flight.is_empty() && state.keys.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_changes_in_its_turn_waits_for_another_turn() {
+        let queue = in_turns(1);
+        queue.add("a1");
+        assert_eq!(now(&queue), Some("a1"));
+        queue.add("a2");
+        queue.add("a1");
+        assert_eq!(now(&queue), None);
+        queue.done(&"a1", None);
+        assert_eq!((now(&queue), now(&queue)), (Some("a2"), None));
+        queue.done(&"a2", None);
+        assert_eq!(now(&queue), Some("a1"));
     }
 
     fn depth(metrics: &metrics::MetricsRegistry) -> String {

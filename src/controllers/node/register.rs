@@ -7,6 +7,7 @@ use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v
 
 use super::{GoneNode, apply::NodeReconciler};
 use mcm_api::{
+    hash::fnv1a_64,
     machine::Machine,
     node::{Node, NodeStatus},
 };
@@ -15,7 +16,7 @@ use mcm_runtime::{
     cache::{Key, ObjectChange},
     cell::CellBuilder,
     enqueue::EnqueueMapper,
-    queue::{QueuePacing, WorkQueue},
+    queue::{QueuePacing, QueueTurns, WorkQueue},
     reconcile::ObjectStateMap,
     target::{TargetCluster, TargetNodeKey},
     trust::CacheTrust,
@@ -27,7 +28,11 @@ use {
 
 pub const KIND: Kind = Kind { role: controllers::MACHINES.name, register };
 
-const WORKERS: usize = 16;
+/// Of all target clusters.
+const WORKERS: usize = 1024;
+
+/// Of one target cluster. Each call to it may take a minute.
+const WORKERS_OF_TARGET: usize = 16;
 
 fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
     let (permits, servers) = (builder.shared::<ReplacementPermits>(), builder.shared::<ApiServers>());
@@ -43,7 +48,9 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
         clock: Arc::clone(&config.shared.clock),
         policy: settings.node,
     });
-    let queue = WorkQueue::new("node", QueuePacing::default());
+    let group = |key: &TargetNodeKey| fnv1a_64(key.target.0.bytes());
+    let turns = QueueTurns { most: WORKERS_OF_TARGET, group };
+    let queue = WorkQueue::with_turns("node", QueuePacing::default(), Some(turns));
     let states = Arc::<ObjectStateMap<NodeReconciler>>::default();
     builder.reconciler_with(&nodes, &queue, &states, WORKERS, |key| SubjectRef::named::<Node>(&key.name));
 
