@@ -42,7 +42,7 @@ use self::{
     instance::{Instance, Todo, needs_initialization},
     names::{IDS, NAME_TAG, OWNER_TAG, PLACEMENT_ANNOTATION},
     run::Order,
-    session::{InstanceLookups, Session},
+    session::{Ec2Lookups, Session},
     spec::{Spec, placement_of_annotation},
     target_groups::TargetType,
     user_data::UserData,
@@ -128,7 +128,7 @@ impl Default for Patience {
 struct AwsCloud {
     patience: Patience,
     accounts: Accounts,
-    look_ups: Arc<InstanceLookups>,
+    look_ups: Arc<Ec2Lookups>,
     /// Root devices by region and image.
     root_devices: Arc<LruCache<(String, String), String>>,
     /// Tokens that were used for other requests, and since when this is known.
@@ -142,7 +142,7 @@ impl AwsCloud {
         Self {
             patience,
             accounts: Accounts::new(access, requests),
-            look_ups: Arc::new(InstanceLookups::new(patience.window)),
+            look_ups: Arc::new(Ec2Lookups::new(patience.window)),
             root_devices: Arc::new(LruCache::new(MOST_IMAGES)),
             mismatches: LruCache::new(MOST_MISMATCHES),
             images: LookupCoalescer::of_facts(),

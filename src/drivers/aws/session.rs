@@ -24,14 +24,14 @@ use mcm_driver::{
 type SharedInstances = Result<Arc<Vec<Instance>>, DriverError>;
 
 /// Look-ups that wait at the same time.
-pub(super) struct InstanceLookups {
+pub(super) struct Ec2Lookups {
     /// Of Machines of one class and account.
     by_name: LookupCoalescer<(AccountKey, Scope), SharedInstances>,
     /// Of VMs that no look-up by name shows: their tags were changed, or EC2 has forgotten them.
     by_id: LookupCoalescer<AccountKey, SharedInstances>,
 }
 
-impl InstanceLookups {
+impl Ec2Lookups {
     pub(super) fn new(window: Duration) -> Self {
         Self { by_name: LookupCoalescer::new(window), by_id: LookupCoalescer::new(window) }
     }
@@ -44,7 +44,7 @@ pub(super) struct Session {
     pub scope: Scope,
     pub key: AccountKey,
     pub ec2: Ec2,
-    pub look_ups: Arc<InstanceLookups>,
+    pub look_ups: Arc<Ec2Lookups>,
 }
 
 impl Session {
