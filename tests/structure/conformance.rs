@@ -14,11 +14,8 @@ const UNTESTED: usize = 0;
 /// Rows that are not implemented.
 const OPEN: usize = 0;
 
-/// The suite of drivers, from the root: what the list of the cases of each driver begins with, and the same in a driver.
-const SUITE: (&str, &str, &str) =
-    ("src/driver/testing/suite.rs", "driver_suite! { $world:\n", "driver_suite! { World:\n");
-/// A driver has all cases of each driver.
-const HAS_SUITE: &str = "driver_suite!(World);";
+/// The two halves of the suite of drivers, below the test kit: file and macro.
+const SUITES: [(&str, &str); 2] = [("suite.rs", "driver_suite!"), ("profile.rs", "profile_suite!")];
 
 /// The list of tests that are made for each cloud: what it begins with, and the name of the module of a cloud in it.
 const EVERY_CLOUD: (&str, &str) = ("every_cloud! {", "$cloud");
@@ -359,8 +356,10 @@ fn reasons(compatibility: &str) -> BTreeSet<String> {
 /// or `driver::<cloud>`; those below `tests` with the name of their program.
 fn tests_below(root: &Path) -> BTreeSet<String> {
     let crates = crates_of(root).into_iter().map(|(owner, source)| (owner.place(), source));
-    let (suite, begin, of_driver) = SUITE;
-    let common = cases_after(&fs::read_to_string(root.join(suite)).unwrap(), begin);
+    let suites = SUITES.map(|(file, name)| {
+        let text = fs::read_to_string(root.join("src/driver/testing").join(file)).unwrap();
+        (name, cases_after(&text, &format!("{name} {{ $world:\n")))
+    });
     let mut found = BTreeSet::new();
     for (place, base) in crates.chain([(Vec::new(), root.join("tests"))]) {
         let mut folders = vec![base.clone()];
@@ -372,8 +371,13 @@ fn tests_below(root: &Path) -> BTreeSet<String> {
                     let file: PathBuf = path.strip_prefix(&base).unwrap().to_owned();
                     let module = [place.clone(), module_of(&file)].concat();
                     let text = fs::read_to_string(&path).unwrap();
-                    let of_suite = if text.contains(HAS_SUITE) { common.clone() } else { Vec::new() };
-                    let tests = [tests_in(&text), of_suite, cases_after(&text, of_driver)].concat();
+                    let mut tests = tests_in(&text);
+                    for (name, common) in &suites {
+                        if text.contains(&format!("{name}(World);")) {
+                            tests.extend_from_slice(common);
+                        }
+                        tests.extend(cases_after(&text, &format!("{name} {{ World:\n")));
+                    }
                     found.extend(tests.into_iter().map(|test| [&module[..], &[test]].concat().join("::")));
                 }
             }

@@ -1,5 +1,5 @@
-//! The test kit of drivers: a server for fakes of clouds, a check of requests against an API description, the suite with its matrix of faults,
-//! bootstrap data of Cluster API, and a driver for tests of its callers.
+//! The test kit of drivers: a server for fakes of clouds, a check of requests against an API description, the suite with its matrix of faults
+//! and the profiles of clouds, bootstrap data of Cluster API, and a driver for tests of its callers.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +13,7 @@ pub mod bootstrap;
 mod fake_driver;
 pub mod matrix;
 mod objects;
+pub mod profile;
 mod recorder;
 pub mod server;
 pub mod suite;

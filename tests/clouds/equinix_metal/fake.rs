@@ -465,8 +465,3 @@ impl FakeCloud for MetalApi {
         }
     }
 }
-
-/// The value of a tag of a device.
-pub fn tag_of<'a>(device: &'a Device, key: &str) -> Option<&'a str> {
-    device.tags.iter().find_map(|tag| tag.strip_prefix(key)?.strip_prefix('='))
-}

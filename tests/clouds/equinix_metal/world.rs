@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    fake::{BASE, Device, LARGE, METRO, MetalApi, PLAN, PROJECT, SYSTEM, TOKEN, tag_of},
+    fake::{BASE, Device, LARGE, METRO, MetalApi, PLAN, PROJECT, SYSTEM, TOKEN},
     kit::server::{Fake, Shared, serve},
 };
 use crate::simulation::{Demo, Simulation, Vm};
@@ -103,4 +103,9 @@ impl Simulation for World {
         let id = provider_id.rsplit('/').next().unwrap();
         self.metal.lock().cloud.take(id);
     }
+}
+
+/// The value of a tag of a device.
+fn tag_of<'a>(device: &'a Device, key: &str) -> Option<&'a str> {
+    device.tags.iter().find_map(|tag| tag.strip_prefix(key)?.strip_prefix('='))
 }

@@ -433,11 +433,6 @@ fn tags_of(rack: &str, given: &Value) -> Vec<String> {
     tags.into_iter().map(str::to_owned).chain(labels).collect()
 }
 
-/// The value of a tag of a machine.
-pub fn tag_of<'a>(machine: &'a Machine, key: &str) -> Option<&'a str> {
-    machine.tags.iter().find_map(|tag| tag.strip_prefix(key)?.strip_prefix('='))
-}
-
 fn matches(machine: &Machine, filter: &str, wanted: &Value) -> bool {
     if wanted.is_null() {
         return true;

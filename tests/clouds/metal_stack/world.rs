@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    fake::{BASE, HMAC, IMAGE, LARGE, MetalApi, NETWORK, PARTITION, PROJECT, SIZE, tag_of},
+    fake::{BASE, HMAC, IMAGE, LARGE, Machine, MetalApi, NETWORK, PARTITION, PROJECT, SIZE},
     kit::server::{Fake, Shared, serve},
 };
 use crate::simulation::{Demo, Simulation, Vm};
@@ -95,4 +95,9 @@ impl Simulation for World {
         let id = provider_id.rsplit('/').next().unwrap();
         self.metal.lock().cloud.take(id);
     }
+}
+
+/// The value of a tag of a machine.
+fn tag_of<'a>(machine: &'a Machine, key: &str) -> Option<&'a str> {
+    machine.tags.iter().find_map(|tag| tag.strip_prefix(key)?.strip_prefix('='))
 }

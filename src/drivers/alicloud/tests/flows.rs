@@ -1,53 +1,15 @@
 //! The decisions of the driver by the VMs that it finds.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::join_all;
 use mcm_driver::{Code, Driver, ListedVm, MachineRequest};
 use rstest::rstest;
 use serde_json::json;
 
-use super::{
-    CLUSTER, OWNER, OWNER_TAG, ROLE, UID_TAG, World, class, code, driver,
-    fake::{Ecs, REGION, ZONE},
-    server::Fault,
-    spec, spec_with, unmeasured, with_id,
-};
+use super::{CLUSTER, OWNER_TAG, ROLE, World, code, fake::Ecs, server::Fault, with_id};
 
 const OTHER: (&str, &str) = ("kubernetes.io/cluster/other", "1");
-
-#[tokio::test]
-async fn a_vm_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let request = world.request("a1");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_eq!(vm.provider_id, "cn-beijing.i-2ze00000000");
-    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref()), ("iz2ze00000000z", Some(ZONE)));
-    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
-    let expected =
-        ["InternalIP 10.0.0.0", "InternalIP 2408:4000::1", "ExternalIP 198.51.100.7", "Hostname iz2ze00000000z"];
-    assert_eq!(addresses, expected);
-    assert_eq!(vm.last_known_state.as_deref(), Some("ECS instance i-2ze00000000 created for machine a1"));
-    let known = with_id(request.clone(), &vm.provider_id);
-    for request in [&request, &known] {
-        let found = world.driver.status(request).await.unwrap();
-        assert_eq!(
-            (&found.provider_id, &found.node_name, &found.addresses),
-            (&vm.provider_id, &vm.node_name, &vm.addresses)
-        );
-    }
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a1", Some(OWNER.to_owned())))].into());
-    let state = world.driver.delete(&known).await.unwrap();
-    assert_eq!(state.as_deref(), Some("ECS instance i-2ze00000000 deleted for machine a1"));
-    assert_eq!(world.count(), 0);
-    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
-    assert_eq!(world.driver.delete(&known).await.unwrap(), None, "nothing there is success");
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!(world.calls("DeleteInstance"), 1);
-    world.assert_valid_requests();
-}
 
 /// ECS would find these by the name.
 #[rstest]
@@ -151,25 +113,6 @@ async fn a_part_of_a_list_is_an_error() {
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Internal);
 }
 
-#[rstest]
-#[case("cn-beijing.i-2ze00000000", true)]
-#[case::without_a_region("i-2ze00000000", true)]
-#[case::of_another_region("cn-hangzhou.i-2ze00000000", false)]
-#[case::of_another_cloud("aws:///cn-beijing/i-2ze00000000", false)]
-#[case::two_ids(r#"cn-beijing.i-2ze00000000","i-2ze00000001"#, false)]
-#[tokio::test]
-async fn a_provider_id_is_one_of_the_region_of_the_class(#[case] id: &str, #[case] is_found: bool) {
-    let world = World::new().await;
-    world.driver.create(&world.request("a1")).await.unwrap();
-    let known = with_id(world.request("a1"), id);
-    match world.driver.status(&known).await {
-        Ok(found) => assert!(is_found && found.provider_id == "cn-beijing.i-2ze00000000"),
-        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
-    }
-    assert_eq!(world.driver.delete(&known).await.is_ok(), is_found);
-    assert_eq!(world.count(), usize::from(!is_found));
-}
-
 #[tokio::test]
 async fn an_id_that_ecs_refuses_does_not_fail_the_look_ups_of_others() {
     let world = World::new().await;
@@ -179,17 +122,6 @@ async fn an_id_that_ecs_refuses_does_not_fail_the_look_ups_of_others() {
     let (good, bad) = futures::join!(world.driver.status(&good), world.driver.status(&bad));
     good.unwrap();
     assert_eq!(code(bad), Code::InvalidArgument);
-}
-
-#[tokio::test]
-async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.driver.create(&world.request("a1")).await.unwrap();
-    let spec = spec_with(&json!({"imageID": null, "instanceType": 7, "dataDisks": [{}]}));
-    let request = world.request_for("a1", "uid-a1", spec);
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[rstest]
@@ -314,40 +246,4 @@ async fn few_names_are_looked_up_one_by_one() {
     }
     let sent = world.ecs.lock().sent("DescribeInstances");
     assert!(sent.iter().all(|request| request.query.contains("InstanceName=m-")), "{sent:?}");
-}
-
-#[tokio::test]
-async fn classes_of_one_region_with_the_same_markers_share_a_list() {
-    let driver = driver(Duration::from_secs(1), unmeasured());
-    let other = |changes| class(spec_with(&changes));
-    let may_list = |changes| driver.may_list(&class(spec()), &other(changes));
-    assert!(may_list(json!({"instanceType": "other", "zoneID": "cn-beijing-b"})));
-    assert!(!may_list(json!({"region": "cn-hangzhou"})));
-    assert!(!may_list(json!({"tags": {OTHER.0: "1", ROLE.0: "1"}})));
-    assert!(!may_list(json!({"tags": {CLUSTER.0: "1", ROLE.0: "2"}})));
-    assert!(
-        driver.may_list(&other(json!({"tags": {}})), &class(spec())),
-        "of a class without markers nothing is certain"
-    );
-}
-
-#[tokio::test]
-async fn an_adoption_takes_a_vm_off_the_list_and_puts_it_back() {
-    let world = World::new().await;
-    let request = world.request("a1");
-    let vm = world.driver.create(&request).await.unwrap();
-    let known = with_id(request.clone(), &vm.provider_id);
-    let tags = || world.ecs.lock().cloud.alive()[0].tags.clone();
-    let before = tags();
-    world.driver.tag(&known, false).await.unwrap();
-    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
-    let keys: Vec<String> = tags().into_keys().collect();
-    assert_eq!(keys, [CLUSTER.0, UID_TAG, "pool"], "the marker of the cluster and other tags stay");
-    world.driver.status(&known).await.expect("its ID finds it");
-    world.driver.tag(&known, true).await.unwrap();
-    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a1", Some(OWNER.to_owned())))].into());
-    assert_eq!(tags(), before);
-    assert_eq!(REGION, "cn-beijing");
-    world.assert_valid_requests();
 }

@@ -1,6 +1,6 @@
 //! The decisions of the driver by the resources that it finds.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use futures::future::join_all;
 use mcm_driver::{Code, Driver, ListedVm, MachineRequest};
@@ -8,8 +8,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTER, OWNER, OWNER_TAG, ROLE, UID_TAG, World, class, code, driver,
-    fake::{GROUP, LOCATION, SUBSCRIPTION, URN},
+    CLUSTER, OWNER_TAG, ROLE, UID_TAG, World, code, driver,
+    fake::{GROUP, SUBSCRIPTION, URN},
     id_of, of_cluster, spec, spec_with, unmeasured, with_id,
 };
 
@@ -24,39 +24,10 @@ fn tags_of(uid: &str) -> Value {
 }
 
 /// `spec.providerID` of a Node, as the cloud controller manager writes it.
-fn node_id(group: &str, vm: &str) -> String {
+pub(super) fn node_id(group: &str, vm: &str) -> String {
     format!(
         "azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{vm}"
     )
-}
-
-#[tokio::test]
-async fn a_vm_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_eq!((vm.provider_id.as_str(), vm.node_name.as_str()), ("azure:///westeurope/a", "a"));
-    assert_eq!(vm.zone.as_deref(), Some("westeurope-1"));
-    assert_eq!(vm.node_provider_id, Some(node_id("shoot--a--b", "a")));
-    assert_eq!(vm.last_known_state.as_deref(), Some("Created azure:///westeurope/a"));
-    assert_eq!(world.counts(), (1, 1, 1));
-    let known = with_id(request.clone(), &vm.provider_id);
-    for request in [&request, &known] {
-        let found = world.driver.status(request).await.unwrap();
-        assert_eq!((found.provider_id, found.node_name), (vm.provider_id.clone(), "a".into()));
-        assert_eq!((found.zone, found.addresses, found.halted), (vm.zone.clone(), vm.addresses.clone(), None));
-        assert_eq!(found.node_provider_id, vm.node_provider_id);
-    }
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    assert_eq!(world.driver.delete(&known).await.unwrap(), None);
-    assert_eq!(world.counts(), (0, 0, 0));
-    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
-    world.driver.delete(&known).await.expect("nothing there is success");
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!((world.calls("vm.put"), world.calls("vm.delete"), world.calls("nic.delete")), (1, 1, 0));
-    world.assert_valid_requests();
 }
 
 #[tokio::test]
@@ -315,32 +286,6 @@ async fn without_the_subscription_nothing_is_certain() {
     }
 }
 
-#[rstest]
-#[case::as_stored("azure:///westeurope/a", true)]
-#[case::two_slashes("azure://westeurope/a", true)]
-#[case::of_its_node(&node_id("shoot--a--b", "a"), true)]
-#[case::of_its_node_in_another_case(&node_id("Shoot--A--B", "A"), true)]
-#[case::in_another_resource_group(&node_id("other", "a"), false)]
-#[case::of_another_cloud("gce:///project/zone/a", false)]
-#[case::without_a_location("azure:///a", false)]
-#[case("azure:///westeurope/a%2Fb", false)]
-#[case("azure:///westeurope/..", false)]
-#[case("azure:///westeurope/", false)]
-#[tokio::test]
-async fn the_name_in_a_provider_id_counts(#[case] id: &str, #[case] is_found: bool) {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let known = with_id(world.request("a"), id);
-    match world.driver.status(&known).await {
-        Ok(found) => assert!(is_found && found.node_name == "a"),
-        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
-    }
-    if !is_found {
-        assert_eq!(code(world.driver.delete(&known).await), Code::InvalidArgument);
-        assert_eq!(world.count(), 1);
-    }
-}
-
 #[tokio::test]
 async fn a_name_that_azure_does_not_take_is_refused_without_a_call() {
     let world = World::new().await;
@@ -349,17 +294,6 @@ async fn a_name_that_azure_does_not_take_is_refused_without_a_call() {
     assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
     world.driver.delete(&request).await.expect("there is nothing to delete");
     assert_eq!(world.arm.lock().log.len(), 0);
-}
-
-#[tokio::test]
-async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let spec = spec_with(&[("properties", json!({"zone": "x"})), ("subnetInfo", Value::Null)]);
-    let request = world.request_for("a", "uid-a", spec);
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.counts(), (0, 0, 0));
 }
 
 /// Calls an operation as the controller does, until it is done; returns how often it paused.
@@ -550,34 +484,4 @@ async fn machines_that_wait_together_share_their_look_at_the_subnet() {
     }
     assert_eq!(world.count(), 30);
     assert!(world.calls("subnet.get") <= 15, "{} looks", world.calls("subnet.get"));
-}
-
-#[tokio::test]
-async fn classes_with_the_markers_of_one_resource_group_share_a_list() {
-    let driver = driver(Duration::from_secs(1), unmeasured());
-    let may_list = |changes: &[(&str, Value)]| driver.may_list(&class(spec()), &class(spec_with(changes)));
-    assert!(may_list(&[("properties.zone", json!(2)), ("resourceGroup", json!(GROUP.to_uppercase()))]));
-    assert!(!may_list(&[("resourceGroup", json!("other"))]));
-    assert!(!may_list(&[("tags", of_cluster("other"))]));
-    assert!(may_list(&[("tags", json!({}))]), "of a class without markers nothing is certain");
-}
-
-#[tokio::test]
-async fn an_adoption_takes_a_vm_off_the_list_and_puts_it_back() {
-    let world = World::new().await;
-    let request = world.request("a");
-    let vm = world.driver.create(&request).await.unwrap();
-    let known = with_id(request.clone(), &vm.provider_id);
-    let tags = || world.arm.lock().cloud.vms()[0]["tags"].clone();
-    world.driver.tag(&known, false).await.unwrap();
-    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!(tags(), json!({"pool": "workers", UID_TAG: "uid-a"}), "other tags stay");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound, "only its ID finds it");
-    let restored = with_id(world.request_for("a", "another", spec()), &vm.provider_id);
-    world.driver.tag(&restored, true).await.unwrap();
-    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    let expected = json!({"pool": "workers", UID_TAG: "uid-a", CLUSTER: "1", ROLE: "1", OWNER_TAG: OWNER});
-    assert_eq!((tags(), LOCATION), (expected, "westeurope"));
-    world.assert_valid_requests();
 }

@@ -1,7 +1,5 @@
 //! The driver against the wire format of Azure.
 
-mod bootstrap;
-mod conformance;
 #[path = "../../../../tests/clouds/azure/fake.rs"]
 mod fake;
 mod faults;
@@ -9,11 +7,10 @@ mod flows;
 mod gardener;
 mod inspect;
 mod looks;
-mod metrics;
+mod profile;
 mod requests;
 mod secrets;
 mod suite;
-mod templates;
 
 use std::time::Duration;
 

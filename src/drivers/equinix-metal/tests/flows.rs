@@ -1,6 +1,6 @@
 //! The decisions of the driver by the devices that it finds.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use mcm_driver::{Code, Driver, ListedVm, MachineRequest};
@@ -8,51 +8,11 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTER, NAME, OWNER, OWNER_TAG, ROLE, UID_TAG, World, class, code, driver,
-    fake::{METRO, tag_of},
-    provider_id, spec, spec_with, unmeasured, with_id,
+    CLUSTER, NAME, OWNER_TAG, ROLE, World, class, code, driver, provider_id, spec, spec_with, unmeasured, with_id,
 };
 
 const RESERVATIONS: [&str; 2] = ["3f1f2b7e-9d0c-4f7a-8f0e-5b9a1c2d3e4f", "6c1d9a34-0000-4000-8000-000000000001"];
 const OTHER_CLUSTER: &str = "kubernetes.io/cluster/other: 1";
-
-#[tokio::test]
-async fn a_machine_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_eq!(vm.provider_id, "equinixmetal://ny/00000000-2222-4000-8000-000000000000");
-    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref(), &vm.halted), ("a", Some(METRO), &None));
-    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
-    let expected = ["InternalIP 10.99.0.0", "ExternalIP 147.75.0.0", "ExternalIP 2604:1380:4641::0", "Hostname a"];
-    assert_eq!(addresses, expected);
-    assert_eq!(vm.last_known_state.as_deref(), Some(format!("Created {}", vm.provider_id).as_str()));
-    let known = with_id(request.clone(), &vm.provider_id);
-    for request in [&request, &known] {
-        let found = world.driver.status(request).await.unwrap();
-        assert_eq!((&found.provider_id, &found.addresses), (&vm.provider_id, &vm.addresses));
-        assert_eq!(found.node_name, "a");
-    }
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    assert_eq!(world.driver.delete(&known).await.unwrap(), None);
-    assert_eq!(world.count(), 0);
-    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
-    world.driver.delete(&known).await.expect("nothing there is success");
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!(world.calls("device.delete"), 1);
-    world.assert_valid_requests();
-}
-
-#[tokio::test]
-async fn devices_are_not_initialized_and_have_no_volumes() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.initialize(&world.request("a")).await), Code::Unimplemented);
-    let csi = json!({"csi": {"driver": "csi.example.com", "volumeHandle": "handle"}});
-    let volumes = [serde_json::from_value(csi).unwrap()];
-    assert_eq!(world.driver.volume_ids(&volumes).await.unwrap(), [""; 0]);
-}
 
 #[test]
 fn a_class_is_valid_with_a_warning_of_the_end_of_the_cloud() {
@@ -164,32 +124,6 @@ async fn a_list_that_changes_while_it_is_read_is_an_error() {
 }
 
 #[rstest]
-#[case::as_stored("equinixmetal://ny/", true)]
-#[case::of_the_cloud_controller_manager("equinixmetal://", true)]
-#[case::from_the_time_of_packet("packet:///ewr1/", true)]
-#[case::of_another_cloud("aws:///eu-west-1/", false)]
-#[tokio::test]
-async fn the_last_part_of_a_provider_id_counts(#[case] prefix: &str, #[case] is_found: bool) {
-    let world = World::new().await;
-    let vm = world.driver.create(&world.request("a")).await.unwrap();
-    let id = vm.provider_id.rsplit('/').next().unwrap();
-    let known = with_id(world.request("a"), &format!("{prefix}{id}"));
-    match world.driver.status(&known).await {
-        Ok(found) => assert!(is_found && found.provider_id == vm.provider_id),
-        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
-    }
-}
-
-#[tokio::test]
-async fn a_provider_id_cannot_lead_elsewhere() {
-    let world = World::new().await;
-    for id in ["equinixmetal://ny/a%2Fb", "equinixmetal://ny/..", "equinixmetal://ny/"] {
-        assert_eq!(code(world.driver.delete(&with_id(world.request("a"), id)).await), Code::InvalidArgument);
-    }
-    assert_eq!(world.metal.lock().log.len(), 0);
-}
-
-#[rstest]
 #[case::without_a_uid("a", "")]
 #[case::with_a_name_that_is_no_host_name("a.b", "uid-a")]
 #[tokio::test]
@@ -197,17 +131,6 @@ async fn a_machine_without_a_uid_or_a_host_name_gets_no_device(#[case] name: &st
     let world = World::new().await;
     assert_eq!(code(world.driver.create(&world.request_for(name, uid, spec())).await), Code::InvalidArgument);
     assert_eq!(world.calls("device.create"), 0);
-}
-
-#[tokio::test]
-async fn a_machine_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let spec = spec_with(&json!({"metro": null, "machineType": 7, "OS": null, "billingCycle": ""}));
-    let request = world.request_for("a", "uid-a", spec);
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[rstest]
@@ -379,35 +302,4 @@ async fn a_device_that_a_list_of_several_pages_lacks_is_looked_up_alone() {
     let alone = queries.iter().filter(|query| query.contains("hostname=")).count();
     assert!(alone >= 2, "{queries:?}");
     assert_eq!(world.calls("device.create"), 2);
-}
-
-#[tokio::test]
-async fn classes_of_one_project_and_markers_share_a_list() {
-    let driver = driver(Duration::from_secs(1), unmeasured());
-    let other = |changes| class(spec_with(&changes));
-    let may_list = |changes| driver.may_list(&class(spec()), &other(changes));
-    assert!(may_list(json!({"machineType": "other", "metro": "da"})));
-    assert!(!may_list(json!({"projectID": "other"})));
-    assert!(!may_list(json!({"tags": [OTHER_CLUSTER, ROLE]})));
-    assert!(may_list(json!({"tags": [OTHER_CLUSTER, CLUSTER, ROLE, "kubernetes.io/role/a"]})), "its devices have both");
-    assert!(may_list(json!({"tags": []})), "of a class without a cluster nothing is certain");
-}
-
-#[tokio::test]
-async fn an_adoption_takes_a_device_off_the_list_and_puts_it_back() {
-    let world = World::new().await;
-    let request = world.request("a");
-    let vm = world.driver.create(&request).await.unwrap();
-    let known = with_id(request.clone(), &vm.provider_id);
-    let tags = || world.metal.lock().cloud.devices[0].tags.clone();
-    world.driver.tag(&known, false).await.unwrap();
-    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!(tags(), [CLUSTER, "pool: workers", &format!("{UID_TAG}=uid-a")]);
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound, "only its ID finds it");
-    assert_eq!(world.driver.status(&known).await.unwrap().provider_id, vm.provider_id);
-    world.driver.tag(&known, true).await.unwrap();
-    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    assert_eq!(tag_of(&world.metal.lock().cloud.devices[0], OWNER_TAG), Some(OWNER));
-    world.assert_valid_requests();
 }

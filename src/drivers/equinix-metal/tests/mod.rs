@@ -1,17 +1,14 @@
 //! The driver against the wire format of the API.
 
-mod bootstrap;
-mod conformance;
 #[path = "../../../../tests/clouds/equinix_metal/fake.rs"]
 mod fake;
 mod faults;
 mod flows;
 mod inspect;
-mod metrics;
+mod profile;
 mod requests;
 mod secrets;
 mod suite;
-mod templates;
 
 use std::time::Duration;
 
@@ -128,11 +125,7 @@ fn spec() -> Value {
 
 /// `spec` with some fields replaced; `null` removes one.
 fn spec_with(changes: &Value) -> Value {
-    let mut spec = spec();
-    for (key, value) in changes.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    spec
+    kit::profile::changed(spec(), changes)
 }
 
 fn class(spec: Value) -> MachineClass {

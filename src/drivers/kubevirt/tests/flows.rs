@@ -1,15 +1,11 @@
 //! The decisions of the driver by the VMs that it finds.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{
-    CLUSTER, OWNER, OWNER_LABEL, ROLE, UID_LABEL, World, class, code, driver,
-    fake::{Start, ZONE},
-    spec, spec_with, unmeasured, with_id,
-};
+use super::{CLUSTER, OWNER, OWNER_LABEL, ROLE, UID_LABEL, World, code, fake::Start, spec, spec_with, with_id};
 use mcm_driver::{Code, ListedVm, MachineRequest, interface::Driver};
 
 /// The labels of a VM of the reference.
@@ -24,36 +20,6 @@ fn marked_with(labels: &Value) -> Value {
         all[key] = value.clone();
     }
     all
-}
-
-#[tokio::test]
-async fn a_machine_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_eq!((vm.provider_id.as_str(), vm.node_name.as_str(), vm.zone.as_deref()), ("kubevirt://a", "a", Some(ZONE)));
-    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
-    assert_eq!(addresses, ["Hostname a"]);
-    assert_eq!(vm.last_known_state.as_deref(), Some("Created kubevirt://a"));
-    let known = with_id(request.clone(), &vm.provider_id);
-    for request in [&request, &known] {
-        let found = world.driver.status(request).await.unwrap();
-        assert_eq!(
-            (found.provider_id, found.node_name, found.halted),
-            ("kubevirt://a".to_owned(), "a".to_owned(), None)
-        );
-    }
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    assert_eq!(world.driver.delete(&known).await.unwrap().as_deref(), Some("Deleted kubevirt://a"));
-    assert_eq!((world.count(), world.secrets()), (0, 0));
-    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
-    let nothing = world.driver.delete(&known).await.expect("nothing there is success");
-    assert_eq!(nothing.as_deref(), Some("Deleted "));
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!((world.calls("vm.delete"), world.calls("secret.delete")), (1, 0));
-    world.assert_valid_requests();
 }
 
 #[rstest]
@@ -154,20 +120,6 @@ async fn a_class_without_markers_lists_nothing_and_deletes_nothing(#[case] tags:
 }
 
 #[rstest]
-#[case("aws:///eu-west-1/i-1")]
-#[case("kubevirt://ns/a")]
-#[case("kubevirt://..")]
-#[case("kubevirt://")]
-#[tokio::test]
-async fn a_provider_id_cannot_lead_elsewhere(#[case] id: &str) {
-    let world = World::new().await;
-    let known = with_id(world.request("a"), id);
-    assert_eq!(code(world.driver.delete(&known).await), Code::InvalidArgument);
-    assert_eq!(code(world.driver.status(&known).await), Code::InvalidArgument);
-    assert_eq!(world.kubernetes.lock().log.len(), 0);
-}
-
-#[rstest]
 #[case::without_a_uid("a", "")]
 #[case::of_a_long_name("a-name-that-is-longer-than-the-value-of-a-label-of-kubernetes-may-be", "uid")]
 #[tokio::test]
@@ -176,17 +128,6 @@ async fn a_machine_that_no_vm_can_have_is_refused(#[case] name: &str, #[case] ui
     let request = world.request_for(name, uid, spec());
     assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
     assert_eq!(world.kubernetes.lock().log.len(), 0);
-}
-
-#[tokio::test]
-async fn a_machine_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let spec = spec_with(&json!({"region": null, "zone": 7, "resources": null, "rootVolume": {}}));
-    let request = world.request_for("a", "uid-a", spec);
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[rstest]
@@ -279,35 +220,4 @@ async fn a_later_vm_of_the_same_name_is_not_deleted() {
     world.fail("vm.get", super::server::Fault::Error(reply), 1);
     assert_eq!(code(world.driver.delete(&with_id(request, &old.provider_id)).await), Code::Aborted);
     assert_eq!(world.count(), 1);
-}
-
-#[tokio::test]
-async fn classes_of_one_cluster_and_role_share_a_list() {
-    let driver = driver(Duration::from_secs(1), unmeasured());
-    let other = |changes| class(spec_with(&changes));
-    let may_list = |changes| driver.may_list(&class(spec()), &other(changes));
-    assert!(may_list(json!({"zone": "other", "region": "other"})));
-    assert!(!may_list(json!({"tags": {CLUSTER: "other", ROLE: "node"}})));
-    assert!(!may_list(json!({"tags": {CLUSTER: "shoot", ROLE: "other"}})));
-    assert!(may_list(json!({"tags": {}})), "of a class without markers nothing is certain");
-}
-
-#[tokio::test]
-async fn an_adoption_takes_a_vm_off_the_list_and_puts_it_back() {
-    let world = World::new().await;
-    let request = world.request("a");
-    let vm = world.driver.create(&request).await.unwrap();
-    let known = with_id(request.clone(), &vm.provider_id);
-    let label = |key: &str| world.kubernetes.lock().cloud.vms["a"]["metadata"]["labels"][key].clone();
-    world.driver.tag(&known, false).await.unwrap();
-    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!((label(OWNER_LABEL), label(ROLE), label(CLUSTER)), (Value::Null, Value::Null, json!("shoot")));
-    assert_eq!(label("pool"), "workers", "other labels stay");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound, "only its ID finds it");
-    // The Machine of the other provider has another UID.
-    let adopted = with_id(world.request_for("a", "other", spec()), &vm.provider_id);
-    world.driver.tag(&adopted, true).await.unwrap();
-    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    world.assert_valid_requests();
 }

@@ -1,17 +1,14 @@
 //! The driver against the wire format of an API server.
 
-mod bootstrap;
-mod conformance;
 #[path = "../../../../tests/clouds/kubevirt/fake.rs"]
 mod fake;
 mod faults;
 mod flows;
 mod inspect;
-mod metrics;
+mod profile;
 mod requests;
 mod secrets;
 mod suite;
-mod templates;
 
 use std::time::Duration;
 
@@ -131,11 +128,7 @@ pub(crate) fn spec() -> Value {
 
 /// `spec` with some fields replaced; `null` removes one.
 pub(crate) fn spec_with(changes: &Value) -> Value {
-    let mut spec = spec();
-    for (key, value) in changes.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    spec
+    kit::profile::changed(spec(), changes)
 }
 
 fn class(spec: Value) -> MachineClass {

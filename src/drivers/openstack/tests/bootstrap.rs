@@ -5,18 +5,6 @@ use mcm_driver::{interface::Driver, testing::bootstrap};
 use super::World;
 
 #[tokio::test]
-async fn bootstrap_data_of_cluster_api_are_the_user_data_of_the_server() {
-    for (number, (what, data)) in bootstrap::ALL.into_iter().enumerate() {
-        let world = World::new().await;
-        let mut request = world.request(&format!("m-{number}"));
-        request.secret.0.insert("userData".to_owned(), data.to_vec());
-        world.driver.create(&request).await.unwrap();
-        let openstack = world.openstack.lock();
-        assert!(openstack.cloud.existing()[0].user_data == data, "{what}");
-    }
-}
-
-#[tokio::test]
 async fn bootstrap_data_that_nova_does_not_take_are_compressed() {
     let world = World::new().await;
     let mut request = world.request("a");

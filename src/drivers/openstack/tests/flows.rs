@@ -6,45 +6,14 @@ use futures::future::join_all;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use mcm_driver::{Code, ListedVm, MachineRequest, interface::Driver};
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    CLUSTER, OWNER, OWNER_KEY, ROLE, UID, World, announced, class, code, driver,
-    fake::{self, REGION, ZONE},
+    CLUSTER, OWNER, OWNER_KEY, ROLE, UID, World, announced, code,
+    fake::{self},
     server::Fault,
-    spec, spec_with, store, unmeasured, with_id,
+    store, with_id,
 };
-
-#[tokio::test]
-async fn a_machine_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    let vm = world.driver.create(&request).await.unwrap();
-    let id = world.openstack.lock().cloud.existing()[0].id.clone();
-    assert_eq!(vm.provider_id, format!("openstack:///{REGION}/{id}"));
-    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref(), vm.halted.as_deref()), ("a", Some(ZONE), None));
-    assert_eq!(vm.addresses.len(), 1);
-    assert_eq!(vm.addresses[0].type_, "InternalIP");
-    assert_eq!(vm.last_known_state.as_deref(), Some(format!("Created {}", vm.provider_id).as_str()));
-    let known = with_id(request.clone(), &vm.provider_id);
-    for request in [&request, &known] {
-        let found = world.driver.status(request).await.unwrap();
-        assert_eq!(
-            (found.provider_id, found.node_name, found.addresses),
-            (vm.provider_id.clone(), "a".into(), vm.addresses.clone())
-        );
-    }
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    assert_eq!(world.driver.delete(&known).await.unwrap(), None);
-    assert_eq!(world.count(), 0);
-    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
-    world.driver.delete(&known).await.expect("nothing there is success");
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!(world.calls("server.delete"), 1);
-    world.assert_valid_requests();
-}
 
 #[rstest]
 #[case::without_role(&[CLUSTER])]
@@ -117,44 +86,6 @@ async fn a_list_has_all_pages() {
     // A page that fails is no end.
     world.fail("server.list", Fault::Status(502), 2);
     assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::Unavailable);
-}
-
-#[rstest]
-#[case::as_stored("openstack:///RegionOne/", true)]
-#[case::of_the_cloud_controller_manager("openstack:///", true)]
-#[case::two_slashes("openstack://RegionOne/", true)]
-#[case::of_another_cloud("aws:///eu-west-1/", false)]
-#[tokio::test]
-async fn the_last_part_of_a_provider_id_counts(#[case] prefix: &str, #[case] is_found: bool) {
-    let world = World::new().await;
-    let vm = world.driver.create(&world.request("a")).await.unwrap();
-    let id = vm.provider_id.rsplit('/').next().unwrap();
-    let known = with_id(world.request("a"), &format!("{prefix}{id}"));
-    match world.driver.status(&known).await {
-        Ok(found) => assert!(is_found && found.provider_id == vm.provider_id),
-        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
-    }
-}
-
-#[rstest]
-#[case("openstack:///RegionOne/a%2Fb")]
-#[case("openstack:///RegionOne/..")]
-#[case("openstack:///RegionOne/")]
-#[tokio::test]
-async fn a_provider_id_cannot_lead_elsewhere(#[case] id: &str) {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.delete(&with_id(world.request("a"), id)).await), Code::InvalidArgument);
-}
-
-#[tokio::test]
-async fn a_server_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let spec = spec_with(&json!({"imageName": null, "flavorName": 7, "keyName": "", "networkID": "x"}));
-    let request = world.request_for("a", "uid-a", spec);
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[rstest]
@@ -334,17 +265,6 @@ async fn a_known_server_is_gone_only_if_nova_says_so() {
         status.unwrap();
     }
     assert_eq!(world.openstack.lock().faults[0].2, 0, "the look-ups were joined");
-}
-
-#[rstest]
-#[case::same(json!({"flavorName": "other", "availabilityZone": "other"}), true)]
-#[case::region(json!({"region": "other"}), false)]
-#[case::cluster(json!({"tags": {"kubernetes.io-cluster-other": "1", ROLE.0: "1"}}), false)]
-#[case::role(json!({"tags": {CLUSTER.0: "1", "kubernetes.io-role-other": "1"}}), false)]
-fn classes_of_one_region_cluster_and_role_share_a_list(#[case] changes: Value, #[case] expected: bool) {
-    let driver = driver(Duration::from_secs(1), unmeasured());
-    assert_eq!(driver.may_list(&class(spec()), &class(spec_with(&changes))), expected);
-    assert!(driver.may_list(&class(json!({})), &class(spec())), "of a class without markers nothing is certain");
 }
 
 #[rstest]

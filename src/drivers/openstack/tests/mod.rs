@@ -1,24 +1,20 @@
 //! The driver against the wire format of OpenStack.
 
-mod bootstrap;
-mod conformance;
 #[path = "../../../../tests/clouds/openstack/fake.rs"]
 mod fake;
 mod faults;
 mod flows;
-mod gardener;
 mod hand_over;
 mod inspect;
-mod metrics;
 mod parts;
 mod pools;
+mod profile;
 mod real;
 mod requests;
 #[path = "../../../../tests/clouds/openstack/schema.rs"]
 mod schema;
 mod secrets;
 mod suite;
-mod templates;
 
 use std::time::Duration;
 
@@ -171,9 +167,7 @@ fn spec() -> Value {
 /// `spec` with some fields replaced; `null` removes one.
 fn spec_with(changes: &Value) -> Value {
     let mut spec = spec();
-    for (key, value) in changes.as_object().unwrap() {
-        spec["spec"][key] = value.clone();
-    }
+    spec["spec"] = kit::profile::changed(spec["spec"].take(), changes);
     spec
 }
 

@@ -9,41 +9,13 @@ use mcm_driver::{
     Code, ListedVm, MachineRequest, inspection::ResourcePresence, interface::Driver, testing::server::Fault,
 };
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    CLUSTER, OWNER, OWNER_FIELD, ROLE, UID, World, class, code, driver, spec, spec_with, unmeasured,
+    CLUSTER, OWNER, OWNER_FIELD, ROLE, UID, World, code, driver, spec, spec_with, unmeasured,
     vcenter::{Options, fault},
     with_id,
 };
-
-#[tokio::test]
-async fn a_vm_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    let vm = world.driver.create(&request).await.unwrap();
-    let shown = world.vm("a");
-    assert_eq!(vm.provider_id, format!("vsphere://eu/{}", shown.uuid));
-    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref(), vm.halted.as_deref()), ("a", None, None));
-    assert_eq!(vm.last_known_state.as_deref(), Some(format!("Created {}", vm.provider_id).as_str()));
-    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
-    assert_eq!(addresses, ["InternalIP 10.0.0.2", "Hostname a"]);
-    let known = with_id(request.clone(), &vm.provider_id);
-    for request in [&request, &known] {
-        let found = world.driver.status(request).await.unwrap();
-        assert_eq!((found.provider_id, found.addresses), (vm.provider_id.clone(), vm.addresses.clone()));
-        assert_eq!(world.driver.initialize(request).await.unwrap().provider_id, vm.provider_id);
-    }
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    assert_eq!(world.driver.delete(&known).await.unwrap(), None);
-    assert_eq!(world.count(), 0);
-    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
-    world.driver.delete(&known).await.expect("nothing there is success");
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!((world.calls("CloneVM_Task"), world.calls("Destroy_Task")), (1, 1));
-}
 
 #[rstest]
 #[case::newer(&[CLUSTER, ROLE])]
@@ -106,49 +78,6 @@ async fn a_known_vm_without_its_markers_is_known_by_its_uid(#[case] fields: &[(&
     assert_eq!(world.driver.status(&known).await.is_ok(), is_found);
     world.driver.delete(&known).await.unwrap();
     assert_eq!(world.count(), usize::from(!is_found));
-}
-
-#[rstest]
-#[case::as_stored("vsphere://eu/", true)]
-#[case::without_a_region("vsphere:///", true)]
-#[case::of_the_cloud_controller("vsphere://", true)]
-#[case::of_another_cloud("aws:///eu-west-1/", false)]
-#[tokio::test]
-async fn the_last_part_of_a_provider_id_counts(#[case] prefix: &str, #[case] is_found: bool) {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let known = with_id(world.request("a"), &format!("{prefix}{}", world.vm("a").uuid.to_uppercase()));
-    match world.driver.status(&known).await {
-        Ok(found) => assert!(is_found && found.node_name == "a"),
-        Err(error) => assert!(!is_found && error.code == Code::InvalidArgument, "{error}"),
-    }
-}
-
-/// The reference then finds a VM by the path of the name, and deletes it.
-#[rstest]
-#[case("vsphere://eu/../..")]
-#[case("vsphere://eu/a b")]
-#[case("vsphere://eu/")]
-#[case("4230-uuid")]
-#[tokio::test]
-async fn a_provider_id_that_cannot_be_read_is_an_error(#[case] id: &str) {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let request = with_id(world.request("a"), id);
-    assert_eq!(code(world.driver.delete(&request).await), Code::InvalidArgument);
-    assert_eq!(code(world.driver.status(&request).await), Code::InvalidArgument);
-    assert_eq!(world.count(), 1);
-}
-
-#[tokio::test]
-async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let changes = json!({"templateVM": null, "network": 7, "datastore": null, "resourcePool": "", "numCpus": "x"});
-    let request = world.request_for("a", "uid-a", spec_with(&changes));
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 /// With an empty datacenter, the reference reads a path that no VM has.
@@ -594,34 +523,4 @@ async fn machines_that_wait_together_share_their_look_ups() {
         status.unwrap();
     }
     assert_eq!((world.calls("look") - before, world.calls("FindAllByUuid")), (1, 0));
-}
-
-#[test]
-fn classes_of_one_cluster_and_role_in_one_folder_share_a_list() {
-    let driver = driver(Duration::from_secs(1), unmeasured());
-    let may_list = |changes: Value| driver.may_list(&class(spec()), &class(spec_with(&changes)));
-    assert!(may_list(json!({"templateVM": "other", "datacenter": ""})));
-    assert!(!may_list(json!({"folder": "other"})));
-    assert!(!may_list(json!({"tags": {CLUSTER.0: "other", ROLE.0: ROLE.1}})));
-    assert!(may_list(json!({"tags": {}})), "of a class without a cluster nothing is certain");
-}
-
-#[tokio::test]
-async fn an_adoption_takes_a_vm_off_the_list_and_puts_it_back() {
-    let world = World::new().await;
-    let request = world.request("a");
-    let vm = world.driver.create(&request).await.unwrap();
-    let known = with_id(request.clone(), &vm.provider_id);
-    world.driver.tag(&known, false).await.unwrap();
-    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
-    let fields = world.vm("a").fields;
-    assert_eq!(
-        (fields[OWNER_FIELD].as_str(), fields[CLUSTER.0].as_str(), fields["pool"].as_str()),
-        ("", "shoot", "workers")
-    );
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound, "only its ID finds it");
-    assert_eq!(world.driver.status(&known).await.unwrap().provider_id, vm.provider_id);
-    world.driver.tag(&known, true).await.unwrap();
-    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a", Some(OWNER.to_owned())))].into());
 }

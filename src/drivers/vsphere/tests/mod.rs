@@ -1,16 +1,13 @@
 //! The driver against a simulator of vCenter.
 
-mod bootstrap;
 mod client;
-mod conformance;
 mod faults;
 mod flows;
 mod inspect;
-mod metrics;
+mod profile;
 mod requests;
 mod secrets;
 mod suite;
-mod templates;
 #[allow(dead_code, reason = "tests on a control plane use the rest")]
 #[path = "../../../../tests/clouds/vsphere/vcenter.rs"]
 mod vcenter;
@@ -133,11 +130,7 @@ fn spec() -> Value {
 
 /// `spec` with some fields replaced; `null` removes one.
 fn spec_with(changes: &Value) -> Value {
-    let mut spec = spec();
-    for (key, value) in changes.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    spec
+    kit::profile::changed(spec(), changes)
 }
 
 fn class(spec: Value) -> MachineClass {

@@ -3,26 +3,18 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use mcm_driver::{Code, MachineRequest, SecretData, interface::Driver, testing::server::Fault};
+use mcm_driver::{Code, MachineRequest, SecretData, interface::Driver};
 use rstest::rstest;
 
 use super::{
-    World, class, code, driver, secret, spec, unmeasured,
-    vcenter::{Options, PASSWORD, USER, fault},
+    World, class, code, driver, spec, unmeasured,
+    vcenter::{Options, PASSWORD, USER},
 };
 
 fn with(world: &World, key: &str, value: &str) -> SecretData {
     let mut secret = world.secret();
     secret.0.insert(key.to_owned(), value.as_bytes().to_vec());
     secret
-}
-
-#[tokio::test]
-async fn new_credentials_apply_at_once() {
-    let world = World::new().await;
-    let request = MachineRequest { secret: with(&world, "vspherePassword", "old"), ..world.request("a") };
-    assert_eq!(code(world.driver.create(&request).await), Code::Unauthenticated);
-    world.driver.create(&world.request("a")).await.unwrap();
 }
 
 #[tokio::test]
@@ -89,53 +81,7 @@ async fn the_certificate_of_a_host_is_verified_unless_the_secret_says_otherwise(
     }
 }
 
-#[tokio::test]
-async fn a_url_without_tls_is_for_allowed_hosts() {
-    let world = World::new().await;
-    let request = MachineRequest { secret: with(&world, "vsphereHost", "http://vc.example.com"), ..world.request("a") };
-    let error = world.driver.create(&request).await.unwrap_err();
-    assert_eq!(error.code, Code::InvalidArgument);
-    assert!(error.message.contains("--allowed-cloud-endpoints"), "{error}");
-}
-
 const HOST: (&str, &str) = ("vsphereHost", "vc.example.com");
 const ALLOWED: (&str, &str) = ("vsphereHost", "127.0.0.1");
 const NAME: (&str, &str) = ("vsphereUsername", USER);
 const WORD: (&str, &str) = ("vspherePassword", PASSWORD);
-
-#[rstest]
-#[case::complete(&[HOST, NAME, WORD], None, None)]
-#[case::no_password(&[HOST, NAME], Some("no vspherePassword"), None)]
-#[case::no_user_data(&[HOST, NAME, WORD, ("userData", "")], Some("no userData"), None)]
-#[case::insecure(&[ALLOWED, NAME, WORD, ("vsphereInsecureSSL", "1")], None, Some("is not verified"))]
-#[case::insecure_elsewhere(&[HOST, NAME, WORD, ("vsphereInsecureSSL", "1")], Some("--allowed-cloud-endpoints"), None)]
-fn the_problems_of_a_secret_are_found_without_a_call(
-    #[case] data: &[(&str, &str)],
-    #[case] error: Option<&str>,
-    #[case] warning: Option<&str>,
-) {
-    let problems = driver(Duration::from_secs(1), unmeasured()).secret_problems(&class(spec()), &secret(data));
-    let texts = |all: &[_]| all.iter().map(ToString::to_string).collect::<Vec<String>>().join("; ");
-    for (found, expected) in [(texts(&problems.errors), error), (texts(&problems.warnings), warning)] {
-        assert_eq!(found.is_empty(), expected.is_none(), "{found}");
-        assert!(expected.is_none_or(|expected| found.contains(expected)), "{found}");
-    }
-}
-
-/// vCenter may quote its requests.
-#[tokio::test]
-async fn no_text_contains_a_secret() {
-    let world = World::new().await;
-    let quote = format!("invalid request: {PASSWORD} and user data #!/bin/sh\nhunter2-hunter2 [x");
-    for call in ["CloneVM_Task", "Login"] {
-        world.fail(call, Fault::Error(fault("InvalidArgument", &quote)), 1);
-    }
-    let request = world.request("a");
-    for _ in 0..2 {
-        let error = world.driver.create(&request).await.unwrap_err();
-        assert_eq!(error.code, Code::InvalidArgument, "{error}");
-        assert!(!error.message.contains("hunter2"), "{error}");
-        assert_eq!(error.message.matches('[').count(), error.message.matches(']').count(), "{error}");
-    }
-    assert!(!format!("{:?}", SecretData(world.secret().0)).contains(PASSWORD));
-}

@@ -1,50 +1,11 @@
 //! The decisions of the driver by the instances that it finds.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use futures::future::join_all;
 use mcm_driver::{Code, ListedVm, interface::Driver};
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{
-    CLUSTER, OWNER, OWNER_LABEL, ROLE, UID, World, class, code, driver,
-    fake::{ZONE, label_of},
-    provider_id, spec, spec_with, unmeasured, with_id,
-};
-
-#[tokio::test]
-async fn a_vm_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let request = world.request("a");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
-    let vm = world.driver.create(&request).await.unwrap();
-    assert_eq!(vm.provider_id, "yandex://ru-central1-a/fhm00000");
-    assert_eq!((vm.node_name.as_str(), vm.zone.as_deref(), vm.halted.as_ref()), ("a", Some(ZONE), None));
-    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
-    assert_eq!(
-        addresses,
-        ["InternalIP 10.0.0.0", "ExternalIP 198.51.0.0", "Hostname a", "InternalDNS a.ru-central1.internal"]
-    );
-    assert_eq!(vm.last_known_state.as_deref(), Some("Created yandex://ru-central1-a/fhm00000"));
-    let known = with_id(request.clone(), &vm.provider_id);
-    for request in [&request, &known] {
-        let found = world.driver.status(request).await.unwrap();
-        assert_eq!(
-            (found.provider_id, found.node_name, found.addresses),
-            (vm.provider_id.clone(), "a".into(), vm.addresses.clone())
-        );
-    }
-    let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id.clone(), ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    assert_eq!(world.driver.delete(&known).await.unwrap(), None);
-    assert_eq!(world.yandex.lock().cloud.instances.len(), 0, "it is gone");
-    assert_eq!(code(world.driver.status(&known).await), Code::NotFound);
-    world.driver.delete(&known).await.expect("nothing there is success");
-    assert_eq!(world.driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!(world.calls("instance.delete"), 1);
-    world.assert_valid_requests();
-}
+use super::{CLUSTER, OWNER_LABEL, ROLE, World, code, fake::label_of, provider_id, spec, spec_with, with_id};
 
 #[rstest]
 #[case::of_an_earlier_machine(&[CLUSTER, ROLE, "machine-sapcloud-io-machine-uid=earlier"])]
@@ -134,13 +95,6 @@ async fn a_provider_id_is_that_of_an_instance(#[case] id: &str, #[case] expected
     assert_eq!(code(world.driver.status(&with_id(world.request("a"), id)).await), expected);
 }
 
-#[tokio::test]
-async fn without_a_uid_nothing_is_created() {
-    let world = World::new().await;
-    assert_eq!(code(world.driver.create(&world.request_for("a", "", spec())).await), Code::InvalidArgument);
-    assert_eq!(world.calls("instance.create"), 0);
-}
-
 #[rstest]
 #[case("1-worker")]
 #[case("worker.a")]
@@ -153,18 +107,6 @@ async fn a_machine_that_cannot_be_the_name_of_an_instance_gets_none(#[case] name
     assert_eq!(code(world.driver.status(&request).await), Code::NotFound);
     world.driver.delete(&request).await.unwrap();
     assert_eq!(world.calls("instance.list"), 0, "no filter contains such a name");
-}
-
-#[tokio::test]
-async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.driver.create(&world.request("a")).await.unwrap();
-    let spec =
-        spec_with(&json!({"zoneID": null, "resourcesSpec": 7, "bootDiskSpec": null, "networkInterfaceSpecs": ""}));
-    let request = world.request_for("a", "uid-a", spec);
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
 }
 
 #[tokio::test]
@@ -193,16 +135,6 @@ async fn an_instance_that_a_shared_list_does_not_show_is_looked_at() {
 }
 
 #[tokio::test]
-async fn classes_of_one_cluster_share_a_list() {
-    let driver = driver(Duration::from_secs(1), unmeasured());
-    let may_list = |changes: Value| driver.may_list(&class(spec()), &class(spec_with(&changes)));
-    assert!(may_list(json!({"zoneID": "other", "platformID": "other"})));
-    assert!(may_list(json!({"labels": {CLUSTER: "", "kubernetes-io-role-other": ""}})));
-    assert!(!may_list(json!({"labels": {"kubernetes-io-cluster-other": "", ROLE: ""}})));
-    assert!(may_list(json!({"labels": {}})), "of a class without a cluster nothing is certain");
-}
-
-#[tokio::test]
 async fn markers_in_the_labels_of_the_class_find_its_vms() {
     let world = World::new().await;
     let mut request = world.request_for("a", "uid-a", spec_with(&json!({"labels": null})));
@@ -213,24 +145,6 @@ async fn markers_in_the_labels_of_the_class_find_its_vms() {
     assert_eq!(listed.keys().collect::<Vec<_>>(), [&vm.provider_id]);
     let yandex = world.yandex.lock();
     assert_eq!(label_of(yandex.cloud.alive()[0], CLUSTER), Some("1"));
-}
-
-#[tokio::test]
-async fn an_adoption_takes_a_vm_off_the_list_and_puts_it_back() {
-    let world = World::new().await;
-    let request = world.request("a");
-    let vm = world.driver.create(&request).await.unwrap();
-    let known = with_id(request.clone(), &vm.provider_id);
-    let label = |key: &str| label_of(world.yandex.lock().cloud.alive()[0], key).map(str::to_owned);
-    world.driver.tag(&known, false).await.unwrap();
-    assert_eq!(world.driver.list(&known.class, &known.secret).await.unwrap(), BTreeMap::new());
-    assert_eq!((label(OWNER_LABEL), label(ROLE), label(CLUSTER).as_deref()), (None, None, Some("1")));
-    assert_eq!((label("pool").as_deref(), label(UID).as_deref()), (Some("workers"), Some("uid-a")), "others stay");
-    assert_eq!(code(world.driver.status(&request).await), Code::NotFound, "only its ID finds it");
-    world.driver.tag(&known, true).await.unwrap();
-    let listed = world.driver.list(&known.class, &known.secret).await.unwrap();
-    assert_eq!(listed, [(vm.provider_id, ListedVm::new("a", Some(OWNER.to_owned())))].into());
-    world.assert_valid_requests();
 }
 
 #[tokio::test]

@@ -1,40 +1,8 @@
 //! The requests that the driver reports, and how many a VM costs.
 
-use std::{sync::Arc, time::Duration};
+use mcm_driver::{MachineRequest, interface::Driver};
 
-use mcm_driver::{
-    DriverObserver, MachineRequest,
-    cloud::RequestReporter,
-    interface::Driver,
-    testing::{Recorder, server::Fault},
-};
-
-use super::{World, driver, with_id};
-use crate::NAME;
-
-#[tokio::test]
-async fn each_attempt_of_a_request_is_counted_by_its_purpose() {
-    let world = World::new().await;
-    let recorder = Arc::new(Recorder::default());
-    let observer: Arc<dyn DriverObserver> = Arc::<Recorder>::clone(&recorder);
-    let driver = driver(Duration::from_secs(20), RequestReporter::for_provider(NAME, &observer));
-    let request = world.request("a");
-    driver.create(&request).await.unwrap();
-    let expected = [
-        ("endpoint_list", 1, 0),
-        ("instance_create", 1, 0),
-        ("instance_get", 1, 0),
-        ("instance_list", 1, 0),
-        ("operation_get", 2, 0),
-        ("token_get", 1, 0),
-    ];
-    assert_eq!(recorder.take(NAME), expected);
-    world.fail("instance.list", Fault::Malformed, 1);
-    driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(recorder.take(NAME), [("instance_list", 1, 1)]);
-    driver.delete(&request).await.unwrap();
-    assert_eq!(recorder.take(NAME), [("instance_delete", 1, 0), ("instance_list", 1, 0), ("operation_get", 2, 0)]);
-}
+use super::{World, with_id};
 
 /// The calls of a controller: status, creation and its pauses, then status and deletion.
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! The driver against the wire format of Yandex Cloud.
 
-mod bootstrap;
-mod conformance;
 #[path = "../../../../tests/clouds/yandex/fake.rs"]
 pub(crate) mod fake;
 mod faults;
@@ -9,10 +7,10 @@ mod flows;
 mod inspect;
 mod metrics;
 mod pauses;
+mod profile;
 mod requests;
 mod secrets;
 mod suite;
-mod templates;
 
 use std::time::Duration;
 
@@ -125,11 +123,7 @@ fn spec() -> Value {
 
 /// `spec` with some fields replaced; `null` removes one.
 fn spec_with(changes: &Value) -> Value {
-    let mut spec = spec();
-    for (key, value) in changes.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    spec
+    kit::profile::changed(spec(), changes)
 }
 
 fn class(spec: Value) -> MachineClass {
