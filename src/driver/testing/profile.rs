@@ -3,7 +3,12 @@
 //! A driver implements [`CloudProfile`] for its fake and lists the cases with [`profile_suite`](crate::profile_suite). The samples for
 //! users are read from `templates/<cloud>`, and classes of Gardener's extension from `gardener.yaml` beside the tests of the driver.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::{
@@ -89,6 +94,9 @@ pub struct ExpectedVm {
 /// A resource that does not exist: its name in the fake, the class as changes of [`CloudProfile::needs`], and the findings.
 pub type AbsentResource = (&'static str, Value, Vec<&'static str>);
 
+/// A permission and the calls that need it.
+pub type PermittedCalls = (&'static str, &'static [&'static str]);
+
 /// A Secret with parts of the text of each error and each warning.
 pub type SecretCase = (SecretData, &'static [&'static str], &'static [&'static str]);
 
@@ -112,6 +120,8 @@ pub trait CloudProfile: World {
     const IS_UNMARKED_LISTED: bool = true;
     /// Calls that the life of a VM does not need.
     const UNUSED: &'static [&'static str] = &[];
+    /// Calls that a life without faults does not need.
+    const RARE: &'static [&'static str] = &[];
     /// Calls whose answer may quote the credentials.
     const QUOTING: &'static [&'static str] = &[Self::CALLS.create];
 
@@ -128,9 +138,6 @@ pub trait CloudProfile: World {
     fn conforming() -> Vec<Value> {
         vec![json!({})]
     }
-
-    /// Prepares the fake of a conformance test.
-    fn roomy(&self) {}
 
     /// The changes of the cloud take long, VMs are shown late, and lists have small pages.
     fn slow(&self);
@@ -216,6 +223,12 @@ pub trait CloudProfile: World {
     /// Resources that a live check misses.
     fn absent_resources() -> Vec<AbsentResource>;
 
+    /// The names of all calls so far.
+    fn sent(&self) -> BTreeSet<String>;
+
+    /// The permissions of `config/permissions`, each with the calls that need it. Without a name for calls that need none.
+    fn permissions() -> &'static [PermittedCalls];
+
     /// The usual Secret.
     fn valid_secret(&self) -> SecretData {
         self.request_of(NAME).secret
@@ -276,6 +289,7 @@ macro_rules! profile_suite {
             the_driver_conforms
             the_driver_conforms_at_a_bad_moment_of_the_cloud
             the_driver_conforms_where_the_cloud_is_slow
+            the_permissions_are_those_of_the_calls
             the_problems_of_a_secret_are_found_without_a_call
             the_templates_are_valid_and_fit_each_other
             wrong_credentials_are_all_that_is_reported
@@ -297,10 +311,14 @@ pub fn changed(mut spec: Value, changes: &Value) -> Value {
     spec
 }
 
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// A file of the repository.
 fn file(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::read_to_string(root.join(path)).unwrap()
+    fs::read_to_string(root().join(path)).unwrap()
 }
 
 /// A sample for users.
@@ -446,7 +464,6 @@ async fn assert_conforms<W: CloudProfile>(world: &W, spec: &Value) {
 pub async fn the_driver_conforms<W: CloudProfile>() {
     for spec in W::conforming() {
         let world = W::new().await;
-        world.roomy();
         assert_conforms(&world, &spec).await;
         assert_eq!(world.resources(), 0, "the suite leaves nothing behind");
         world.check_requests();
@@ -456,7 +473,6 @@ pub async fn the_driver_conforms<W: CloudProfile>() {
 /// VMs start and end late.
 pub async fn the_driver_conforms_where_the_cloud_is_slow<W: CloudProfile>() {
     let world = W::new().await;
-    world.roomy();
     world.slow();
     assert_conforms(&world, W::conforming().last().unwrap()).await;
     assert_eq!(world.vms(), 0, "the suite leaves nothing behind");
@@ -465,7 +481,6 @@ pub async fn the_driver_conforms_where_the_cloud_is_slow<W: CloudProfile>() {
 /// The cloud throttles, and answers are lost.
 pub async fn the_driver_conforms_at_a_bad_moment_of_the_cloud<W: CloudProfile>() {
     let world = W::new().await;
-    world.roomy();
     world.storm(vec![Fault::LostAnswer, Fault::Error(W::busy()), Fault::Status(502), Fault::Malformed]);
     assert_conforms(&world, &W::conforming()[0]).await;
     world.check_requests();
@@ -609,6 +624,59 @@ pub async fn an_absent_resource_is_named<W: CloudProfile>() {
         let found: Vec<String> = found.into_iter().map(|finding| finding.replacen(" Missing: ", ": ", 1)).collect();
         assert_eq!(found, expected, "{what} {changes}");
     }
+}
+
+/// Adds the permissions of a file: actions, privileges, roles, and verbs with their resources.
+fn add_permissions(value: &Value, all: &mut BTreeSet<String>) {
+    const LISTS: [&str; 6] = ["Action", "Actions", "calls", "includedPermissions", "privileges", "roles"];
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| add_permissions(value, all)),
+        Value::Object(fields) => {
+            for resource in texts(&value["resources"]) {
+                all.extend(texts(&value["verbs"]).into_iter().map(|verb| format!("{verb} {resource}")));
+            }
+            for (key, value) in fields {
+                if LISTS.contains(&key.as_str()) {
+                    all.extend(texts(value));
+                } else {
+                    add_permissions(value, all);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The least that the driver needs, and nothing more.
+pub async fn the_permissions_are_those_of_the_calls<W: CloudProfile>() {
+    let file = ["json", "yaml"].map(|form| format!("config/permissions/{}.{form}", W::FOLDER));
+    let text = file.iter().find_map(|path| fs::read_to_string(root().join(path)).ok()).unwrap();
+    let mut granted = BTreeSet::new();
+    add_permissions(&yaml(&text, YamlLimits::FILES).unwrap(), &mut granted);
+    let named: BTreeSet<String> =
+        W::permissions().iter().map(|(name, _)| (*name).to_owned()).filter(|name| !name.is_empty()).collect();
+    assert_eq!(granted, named);
+    let world = W::new().await;
+    world.furnish();
+    let (driver, request) = (world.patient(), request_for(&world, NAME, world.class_with(&W::needs())));
+    driver.inspect(&request.class, &request.secret).await.unwrap();
+    drop(driver.status(&request).await);
+    let vm = driver.create(&request).await.unwrap();
+    listed(&*driver, &request).await;
+    let known = with_id(request, &vm.provider_id);
+    driver.status(&known).await.unwrap();
+    for is_listed in [false, true] {
+        driver.tag(&known, is_listed).await.unwrap();
+    }
+    driver.delete(&known).await.unwrap();
+    let sent: BTreeSet<String> =
+        world.sent().into_iter().chain(W::RARE.iter().map(|call| (*call).to_owned())).collect();
+    let permitted: BTreeSet<String> =
+        W::permissions().iter().flat_map(|(_, calls)| calls.iter().map(|call| (*call).to_owned())).collect();
+    assert_eq!(sent, permitted);
 }
 
 /// Nothing else is known then.

@@ -1,6 +1,6 @@
 //! The data of Alibaba Cloud for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcm_api::machine::MachineClass;
@@ -9,7 +9,9 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase, changed},
+        profile::{
+            AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase, changed,
+        },
         server::{Fault, Reply},
     },
 };
@@ -156,6 +158,26 @@ impl CloudProfile for World {
             absent("vSwitchID", "providerSpec.vSwitchID: there is no vSwitchID vsw-2zeshoot"),
             absent("securityGroupID", "providerSpec.securityGroupID: there is no securityGroupID sg-2zeshoot"),
             absent("keyPairName", "providerSpec.keyPairName: there is no keyPairName operators"),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.ecs.lock().log.iter().map(|(call, _)| (*call).to_owned()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            ("ecs:DeleteInstance", &["DeleteInstance"]),
+            ("ecs:DescribeInstances", &["DescribeInstances"]),
+            ("ecs:RunInstances", &["RunInstances"]),
+            ("ecs:TagResources", &["TagResources"]),
+            ("ecs:UntagResources", &["UntagResources"]),
+            ("ecs:DescribeImages", &["DescribeImages"]),
+            ("ecs:DescribeInstanceTypes", &["DescribeInstanceTypes"]),
+            ("ecs:DescribeKeyPairs", &["DescribeKeyPairs"]),
+            ("ecs:DescribeSecurityGroups", &["DescribeSecurityGroups"]),
+            ("ecs:DescribeVSwitches", &["DescribeVSwitches"]),
+            ("ecs:DescribeZones", &["DescribeZones"]),
         ]
     }
 

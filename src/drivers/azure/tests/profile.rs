@@ -1,6 +1,6 @@
 //! The data of Azure for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcm_api::machine::MachineClass;
@@ -9,7 +9,7 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase},
+        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase},
         server::{Fault, Reply},
     },
 };
@@ -41,6 +41,8 @@ impl CloudProfile for World {
         delete: &[("operation_get", 1, 0), ("virtual_machine_delete", 1, 0), ("virtual_machine_get", 1, 0)],
         has_more: false,
     };
+    const RARE: &'static [&'static str] =
+        &["disk.get", "disk.put", "disk.delete", "nic.delete", "provider.register", "provider.get"];
     const CSI: Option<&'static str> = Some("disk.csi.azure.com");
     const UNUSED: &'static [&'static str] = &["nic.delete"];
 
@@ -176,6 +178,39 @@ impl CloudProfile for World {
                     "providerSpec.subnetInfo: there is no subnet nodes in virtual network vnet",
                 ],
             ),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.arm.lock().log.iter().map(|(call, _)| (*call).to_owned()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            ("Microsoft.Compute/disks/delete", &["disk.delete", "vm.delete"]),
+            ("Microsoft.Compute/disks/read", &["disk.get"]),
+            ("Microsoft.Compute/disks/write", &["disk.put", "vm.put"]),
+            ("Microsoft.Compute/locations/diskOperations/read", &["operation.get"]),
+            ("Microsoft.Compute/locations/operations/read", &["operation.get"]),
+            ("Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read", &["image.get"]),
+            ("Microsoft.Compute/locations/usages/read", &["usages.list"]),
+            ("Microsoft.Compute/register/action", &["provider.register", "provider.get"]),
+            ("Microsoft.Compute/skus/read", &["skus.list"]),
+            ("Microsoft.Compute/virtualMachines/delete", &["vm.delete"]),
+            ("Microsoft.Compute/virtualMachines/read", &["vm.get", "graph.query"]),
+            ("Microsoft.Compute/virtualMachines/write", &["vm.put", "vm.patch"]),
+            ("Microsoft.MarketplaceOrdering/offertypes/publishers/offers/plans/agreements/read", &["terms.get"]),
+            ("Microsoft.MarketplaceOrdering/offertypes/publishers/offers/plans/agreements/write", &["terms.put"]),
+            ("Microsoft.Network/locations/operations/read", &["operation.get"]),
+            ("Microsoft.Network/networkInterfaces/delete", &["nic.delete", "vm.delete"]),
+            ("Microsoft.Network/networkInterfaces/join/action", &["vm.put"]),
+            ("Microsoft.Network/networkInterfaces/read", &["nic.get"]),
+            ("Microsoft.Network/networkInterfaces/write", &["nic.put"]),
+            ("Microsoft.Network/register/action", &["provider.register", "provider.get"]),
+            ("Microsoft.Network/virtualNetworks/subnets/join/action", &["nic.put"]),
+            ("Microsoft.Network/virtualNetworks/subnets/read", &["subnet.get"]),
+            ("Microsoft.Resources/subscriptions/resourceGroups/read", &["group.get"]),
+            ("", &["token"]),
         ]
     }
 

@@ -1,6 +1,6 @@
 //! The data of Equinix Metal for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
@@ -8,7 +8,9 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase, changed},
+        profile::{
+            AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase, changed,
+        },
         server::{Fault, Reply},
     },
 };
@@ -164,6 +166,27 @@ impl CloudProfile for World {
                 "reservation",
                 "providerSpec.reservationIDs[0]: there is no hardware reservation 3f1f2b7e-9d0c-4f7a-8f0e-5b9a1c2d3e4f",
             ),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.metal.lock().log.iter().map(|(call, _)| (*call).to_owned()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            ("DELETE /devices/ID", &["device.delete"]),
+            ("GET /devices/ID", &["device.get"]),
+            ("GET /hardware-reservations/ID", &["reservation.get"]),
+            ("GET /locations/metros", &["metro.list"]),
+            ("GET /operating-systems", &["system.list"]),
+            ("GET /projects/ID", &["project.get"]),
+            ("GET /projects/ID/devices", &["device.list"]),
+            ("GET /projects/ID/plans", &["plan.list"]),
+            ("GET /ssh-keys/ID", &["key.get"]),
+            ("POST /capacity/metros", &["capacity.check"]),
+            ("POST /projects/ID/devices", &["device.create"]),
+            ("PUT /devices/ID", &["device.update"]),
         ]
     }
 

@@ -1,6 +1,6 @@
 //! The data of KubeVirt for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcm_api::machine::MachineClass;
@@ -9,7 +9,9 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase, changed},
+        profile::{
+            AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase, changed,
+        },
         server::{Fault, Reply},
     },
 };
@@ -37,6 +39,7 @@ impl CloudProfile for World {
         delete: &[("secret_get", 0, 1), ("virtual_machine_delete", 1, 0), ("virtual_machine_get", 1, 1)],
         has_more: false,
     };
+    const RARE: &'static [&'static str] = &["secret.delete"];
     const CSI: Option<&'static str> = Some("csi.kubevirt.io");
     const UNUSED: &'static [&'static str] = &["secret.delete"];
     const QUOTING: &'static [&'static str] = &["vm.create", "secret.create"];
@@ -184,6 +187,26 @@ impl CloudProfile for World {
                     "providerSpec.zone: there is no Node with topology.kubernetes.io/zone=zone-1",
                 ],
             ),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.kubernetes.lock().log.iter().map(|(call, _)| (*call).to_owned()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            ("get virtualmachines", &["vm.get"]),
+            ("list virtualmachines", &["vm.list"]),
+            ("create virtualmachines", &["vm.create", "vm.dryRun"]),
+            ("patch virtualmachines", &["vm.patch"]),
+            ("delete virtualmachines", &["vm.delete"]),
+            ("get secrets", &["secret.get"]),
+            ("create secrets", &["secret.create"]),
+            ("patch secrets", &["secret.patch"]),
+            ("delete secrets", &["secret.delete"]),
+            // Of every user, and of live checks that may not have an answer.
+            ("", &["access.review", "node.list", "object.get"]),
         ]
     }
 

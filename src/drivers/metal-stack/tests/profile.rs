@@ -1,6 +1,6 @@
 //! The data of metal-stack for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
@@ -8,7 +8,9 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase, changed},
+        profile::{
+            AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase, changed,
+        },
         server::{Fault, Reply},
     },
 };
@@ -141,6 +143,30 @@ impl CloudProfile for World {
             absent("image", "providerSpec.image: there is no image ubuntu-24.04"),
             absent("project", "providerSpec.project: there is no project 00000000-0000-4000-8000-0000000000aa"),
             absent("network", "providerSpec.network: there is no network private-network"),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.metal.lock().log.iter().map(|(call, _)| (*call).to_owned()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            (
+                "viewer",
+                &[
+                    "machine.find",
+                    "user.me",
+                    "partition.get",
+                    "partition.capacity",
+                    "size.get",
+                    "image.latest",
+                    "project.get",
+                    "network.get",
+                ],
+            ),
+            ("editor", &["machine.allocate", "machine.free"]),
+            ("admin", &["machine.update"]),
         ]
     }
 

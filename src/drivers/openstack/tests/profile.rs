@@ -1,6 +1,6 @@
 //! The data of OpenStack for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
@@ -8,7 +8,9 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase, changed},
+        profile::{
+            AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase, changed,
+        },
         server::{Fault, Reply},
     },
 };
@@ -37,6 +39,7 @@ impl CloudProfile for World {
         delete: &[("cinder", 2, 0), ("neutron", 2, 0), ("nova", 2, 1)],
         has_more: false,
     };
+    const RARE: &'static [&'static str] = &["network.list", "port.update"];
     const CSI: Option<&'static str> = Some("cinder.csi.openstack.org");
     const IS_UNMARKED_LISTED: bool = false;
 
@@ -185,6 +188,48 @@ impl CloudProfile for World {
                 vec!["providerSpec.spec.securityGroups: there is no security group \"shoot-group\""],
             ),
             ("type", none, vec!["providerSpec.spec.rootDiskType: there is no volume type \"ssd\""]),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.openstack.lock().log.iter().map(|(call, _)| (*call).to_owned()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            (
+                "member",
+                &[
+                    "flavor.list",
+                    "group.list",
+                    "image.list",
+                    "keypair.get",
+                    "limits.get",
+                    "metadata.delete",
+                    "metadata.set",
+                    "network.get",
+                    "network.list",
+                    "port.create",
+                    "port.delete",
+                    "port.list",
+                    "port.tag",
+                    "port.update",
+                    "server-group.get",
+                    "server.create",
+                    "server.delete",
+                    "server.get",
+                    "server.list",
+                    "subnet.get",
+                    "type.list",
+                    "volume.create",
+                    "volume.delete",
+                    "volume.get",
+                    "volume.list",
+                    "zone.list",
+                ],
+            ),
+            ("load-balancer_member", &[]),
+            ("", &["token.create"]),
         ]
     }
 

@@ -1,6 +1,6 @@
 //! The data of vSphere for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mcm_api::machine::MachineClass;
@@ -9,7 +9,9 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase, changed},
+        profile::{
+            AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase, changed,
+        },
         server::{Fault, Reply},
     },
 };
@@ -37,6 +39,7 @@ impl CloudProfile for World {
         delete: &[("destroy_vm", 1, 0), ("power_off_vm", 1, 0)],
         has_more: true,
     };
+    const RARE: &'static [&'static str] = &["GetCustomizationSpec", "PlaceVm"];
     const CSI: Option<&'static str> = Some("csi.vsphere.vmware.com");
     const QUOTING: &'static [&'static str] = &["Login", "CloneVM_Task"];
 
@@ -180,6 +183,44 @@ impl CloudProfile for World {
                 vec!["providerSpec.resourcePool: there is no resourcePool none in datacenter DC0"],
             ),
             ("", json!({"network": "none"}), vec!["providerSpec.network: there is no network none in datacenter DC0"]),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.vcenter.settings.lock().log.iter().map(|(call, _)| call.clone()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            ("System.Read", &["disks", "look", "markers", "task", "template", "RetrievePropertiesEx"]),
+            ("System.View", &["FindAllByUuid", "FindByInventoryPath", "FindChild"]),
+            ("Datastore.AllocateSpace", &["CloneVM_Task"]),
+            ("Global.ManageCustomFields", &["AddCustomFieldDef"]),
+            ("Global.SetCustomField", &["SetField"]),
+            ("Network.Assign", &["ReconfigVM_Task"]),
+            ("Resource.ApplyRecommendation", &["PlaceVm", "RecommendDatastores"]),
+            ("Resource.AssignVMToPool", &["CloneVM_Task"]),
+            ("StorageProfile.View", &["RecommendDatastores"]),
+            ("VirtualMachine.Config.AddExistingDisk", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.AddNewDisk", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.AddRemoveDevice", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.AdvancedConfig", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.CPUCount", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.DiskExtend", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.EditDevice", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.Memory", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.RemoveDisk", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.Resource", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.Settings", &["ReconfigVM_Task"]),
+            ("VirtualMachine.Config.UpgradeVirtualHardware", &["UpgradeVM_Task"]),
+            ("VirtualMachine.Interact.PowerOff", &["PowerOffVM_Task"]),
+            ("VirtualMachine.Interact.PowerOn", &["PowerOnVM_Task"]),
+            ("VirtualMachine.Inventory.CreateFromExisting", &["CloneVM_Task"]),
+            ("VirtualMachine.Inventory.Delete", &["Destroy_Task"]),
+            ("VirtualMachine.Provisioning.Clone", &["CloneVM_Task"]),
+            ("VirtualMachine.Provisioning.DeployTemplate", &["CloneVM_Task"]),
+            ("VirtualMachine.Provisioning.ReadCustSpecs", &["GetCustomizationSpec"]),
+            ("", &["Login", "RetrieveServiceContent"]),
         ]
     }
 

@@ -1,6 +1,6 @@
 //! The data of Yandex Cloud for the cases that every driver has.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
@@ -8,7 +8,7 @@ use mcm_driver::{
     cloud::RequestReporter,
     profile_suite,
     testing::{
-        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, RequestCounts, SecretCase},
+        profile::{AbsentResource, ClassChanges, CloudProfile, ExpectedVm, PermittedCalls, RequestCounts, SecretCase},
         server::{Fault, Reply},
     },
 };
@@ -158,6 +158,33 @@ impl CloudProfile for World {
             absent("disk type", "providerSpec.bootDiskSpec.typeID: there is no disk type network-ssd"),
             absent("subnet", "providerSpec.networkInterfaceSpecs[0].subnetID: there is no subnet e9bsubnet"),
             absent("folder", "Secret: there is no folder b1gfolder"),
+        ]
+    }
+
+    fn sent(&self) -> BTreeSet<String> {
+        self.yandex.lock().log.iter().map(|(call, _)| (*call).to_owned()).collect()
+    }
+
+    fn permissions() -> &'static [PermittedCalls] {
+        &[
+            (
+                "compute.editor",
+                &[
+                    "instance.list",
+                    "instance.create",
+                    "instance.get",
+                    "instance.update",
+                    "instance.delete",
+                    "operation.get",
+                    "zone.get",
+                    "image.get",
+                    "disk_type.get",
+                ],
+            ),
+            ("vpc.user", &["address.list", "subnet.get"]),
+            ("vpc.externalAddresses.user", &["instance.create"]),
+            ("resource-manager.viewer", &["folder.get"]),
+            ("", &["endpoint.list", "token.create"]),
         ]
     }
 
