@@ -242,7 +242,7 @@ const SEE_HELP: &str = "see mcm machine-controller --help";
     "unexpected argument \"false\"",
     "a boolean flag takes its value after \"=\": --leader-elect=false"
 )]
-#[case("--log-format=xml", 2, "--log-format=xml: must be one of text, json", SEE_HELP)]
+#[case("--log-format=xml", 2, "--log-format=xml: must be one of text, json, klog", SEE_HELP)]
 #[case(
     "--simulated-cloud=localhost",
     2,

@@ -38,7 +38,7 @@ fn clusterctl_installs_the_provider() {
         assert_eq!(crds.len(), 11, "seven of ours and four native ones");
         let speaking = crds.iter().filter(|crd| crd["metadata"]["labels"]["cluster.x-k8s.io/v1beta2"] == "v1beta2");
         assert_eq!(speaking.count(), 7);
-        assert_eq!(world.reader.all("", "validatingadmissionpolicies", label).len(), 6);
+        assert_eq!(world.reader.all("", "validatingadmissionpolicies", label).len(), 7);
         // kubectl caches the categories of a server.
         let cache = tempfile::tempdir().unwrap();
         let cache = format!("--cache-dir={}", cache.path().display());

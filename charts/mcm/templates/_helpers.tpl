@@ -119,8 +119,8 @@ capabilities:
 
 {{- define "mcm.logFlags" -}}
 - --v={{ .Values.log.level }}
-{{- if ne .Values.log.format "text" }}
-- --log-format={{ .Values.log.format }}
+{{- with .Values.log.format }}
+- --log-format={{ . }}
 {{- end }}
 {{- end -}}
 

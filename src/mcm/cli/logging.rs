@@ -8,15 +8,17 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use tracing::field::Field;
+use jiff::{Timestamp, tz::TimeZone};
+use tracing::{Event, Level, Subscriber, field::Field};
 use tracing_subscriber::{
     Layer, Registry,
     filter::Targets,
     fmt::{
-        self,
+        self, FmtContext, FormatEvent, FormatFields,
         format::{Writer, debug_fn},
     },
     layer::SubscriberExt,
+    registry::LookupSpan,
     util::SubscriberInitExt,
 };
 
@@ -46,12 +48,37 @@ pub fn install(options: &LogOptions) -> Result<()> {
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match options.format {
         LogFormat::Text => lines.fmt_fields(debug_fn(write_field)).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Klog => lines.with_ansi(false).fmt_fields(debug_fn(write_field)).event_format(KlogLine).boxed(),
     };
     match tracing_subscriber::registry().with(lines).with(filter).try_init() {
         Ok(()) => std::panic::set_hook(Box::new(log_panic)),
         Err(_) => tracing::debug!("logger already installed"),
     }
     Ok(())
+}
+
+/// Formats an event as klog does: `Lmmdd hh:mm:ss.uuuuuu process source:line] message`. The log pipeline of Gardener parses these
+/// lines. Debug and trace have the severity of info, as the levels of `--v` have in klog.
+struct KlogLine;
+
+impl<S, N> FormatEvent<S, N> for KlogLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, fields: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        let about = event.metadata();
+        let severity = match *about.level() {
+            Level::ERROR => 'E',
+            Level::WARN => 'W',
+            _ => 'I',
+        };
+        let now = Timestamp::now().to_zoned(TimeZone::UTC).strftime("%m%d %H:%M:%S%.6f");
+        let source = about.file().map_or(about.target(), |path| path.rsplit('/').next().unwrap_or(path));
+        write!(out, "{severity}{now} {:>7} {source}:{}] ", std::process::id(), about.line().unwrap_or(1))?;
+        fields.format_fields(out.by_ref(), event)?;
+        writeln!(out)
+    }
 }
 
 fn filter(directives: &str) -> Result<Targets> {
@@ -151,6 +178,48 @@ mod tests {
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.trim_end().contains(char::is_control), "{text}");
+    }
+
+    /// The expression and the time format of Gardener's fluent-bit parser for machine-controller-manager, and for the containers of
+    /// provider extensions.
+    const OF_GARDENER: &str = r"^(?<severity>\w)(?<time>\d{4} [^\s]*)\s+(?<pid>\d+)\s+(?<source>[^ \]]+)\] (?<log>.*)$";
+
+    fn klog_lines(events: impl FnOnce()) -> Vec<String> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
+        let layer = layer.fmt_fields(debug_fn(write_field)).event_format(KlogLine);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), events);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_pipeline_of_gardener_parses_each_klog_line() {
+        let parser = regex::Regex::new(OF_GARDENER).unwrap();
+        let lines = klog_lines(|| {
+            tracing::error!(error = %"a]\nE0101 00:00:00.0 1 x:1] forged", "write failed");
+            tracing::warn!(machine = "demo/pool-1", "");
+            tracing::info!("scaled: 2] of 3");
+            tracing::debug!(kind = "Eviction", "waiting");
+            tracing::trace!("raw");
+        });
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        let found: Vec<_> =
+            lines.iter().map(|line| parser.captures(line).unwrap_or_else(|| panic!("{line}"))).collect();
+        let severities: Vec<&str> = found.iter().map(|line| line.name("severity").unwrap().as_str()).collect();
+        assert_eq!(severities, ["E", "W", "I", "I", "I"]);
+        let year = Timestamp::now().strftime("%Y").to_string();
+        for line in &found {
+            let time = line.name("time").unwrap().as_str();
+            let time = jiff::civil::DateTime::strptime("%Y%m%d %H:%M:%S%.f", format!("{year}{time}")).unwrap();
+            let age = Timestamp::now().duration_since(time.to_zoned(TimeZone::UTC).unwrap().timestamp());
+            assert!(age.as_secs() < 3600, "{time}");
+            assert_eq!(line.name("pid").unwrap().as_str(), std::process::id().to_string());
+            assert!(line.name("source").unwrap().as_str().starts_with("logging.rs:"), "{line:?}");
+        }
+        assert_eq!(found[2].name("log").unwrap().as_str(), "scaled: 2] of 3");
+        assert_eq!(found[3].name("log").unwrap().as_str(), "waiting kind=\"Eviction\"");
     }
 
     #[rstest]

@@ -151,7 +151,7 @@ pub struct LogOptions {
     #[arg(short = 'v', long = "v", default_value = "0", value_name = "LEVEL", value_parser = value::level)]
     pub verbosity: i32,
 
-    /// Log format: text or json
+    /// Log format: text, json or klog
     #[arg(long = "log-format", default_value = "text", value_name = "FORMAT", hide_possible_values = true)]
     pub format: LogFormat,
 }
@@ -163,6 +163,8 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+    /// The format of the Go programs.
+    Klog,
 }
 
 /// Flags that existing manifests contain and that have no effect here. They are validated as in the Go programs.

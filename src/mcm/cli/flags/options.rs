@@ -13,6 +13,7 @@ const DEFAULT_MACHINE_WORKERS: usize = 50;
 
 /// All flags of `machine-controller-manager`.
 #[derive(Args, Clone, Debug, PartialEq)]
+#[command(mut_arg("format", |format| format.default_value("klog")))]
 pub struct ControllerManagerOptions {
     /// Port of the HTTP endpoints
     #[arg(
@@ -44,6 +45,7 @@ pub struct ControllerManagerOptions {
 
 /// All flags of `machine-controller`.
 #[derive(Args, Clone, Debug, PartialEq)]
+#[command(mut_arg("format", |format| format.default_value("klog")))]
 pub struct MachineControllerOptions {
     /// Port of the HTTP endpoints
     #[arg(

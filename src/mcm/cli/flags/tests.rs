@@ -84,6 +84,7 @@ fn table(command: &str) -> Vec<(&'static str, &'static str)> {
     let limits = [("kube-api-qps", "150"), ("kube-api-burst", "200")];
     let generic = GENERIC.map(|(flag, default)| {
         let own = limits.iter().find(|(other, _)| command == "run" && *other == flag);
+        let own = own.or_else(|| [("log-format", "klog")].iter().find(|(other, _)| command != "run" && *other == flag));
         (flag, own.map_or(default, |(_, default)| *default))
     });
     [own.concat(), generic.to_vec()].concat()
@@ -191,7 +192,7 @@ fn the_manager_gets_typed_values() {
     assert_eq!(generic.leader_election.lease_duration, 15 * SECOND);
     assert_eq!(generic.leader_election.renew_deadline, 10 * SECOND);
     assert_eq!(generic.leader_election.retry_period, 2 * SECOND);
-    assert_eq!(generic.log, LogOptions { verbosity: 0, format: LogFormat::Text });
+    assert_eq!(generic.log, LogOptions { verbosity: 0, format: LogFormat::Klog });
 }
 
 #[test]

@@ -48,7 +48,11 @@ pub(super) fn flags(workload: &GoDeployment) -> Vec<CheckFinding> {
         ignored.extend(flags.without_effect.clone());
         if !flags.unknown.is_empty() {
             let text = format!("container {name} has flags that mcm does not know: {}", some_of(&flags.unknown));
-            findings.push(CheckFinding::problem(CHECK, text).then("remove them"));
+            let next = match workload.is_of_gardener {
+                true => "keep the Go image of this container: Gardener writes its flags",
+                false => "remove them",
+            };
+            findings.push(CheckFinding::problem(CHECK, text).then(next));
         } else if let Err(error) = &flags.options {
             findings.push(CheckFinding::problem(CHECK, format!("container {name} would not start: {error}")));
         }
@@ -71,10 +75,11 @@ pub(super) fn entry_points(workload: &GoDeployment) -> Vec<CheckFinding> {
     without
         .map(|container| {
             let text = format!("container {} names no command, so it runs the program of its image", container.name);
-            CheckFinding::note("command", text).then(format!(
-                "use an image whose entry point is /{0}, or set its command to [/{0}]",
-                container.program
-            ))
+            let own = format!("use an image whose entry point is /{}", container.program);
+            CheckFinding::note("command", text).then(match workload.is_of_gardener {
+                true => own,
+                false => format!("{own}, or set its command to [/{}]", container.program),
+            })
         })
         .collect()
 }
@@ -94,6 +99,10 @@ pub(super) fn grace(workload: &GoDeployment, namespace: &str) -> Vec<CheckFindin
     let text = format!(
         "terminationGracePeriodSeconds of {name} is {grace}: a pod that is ended while it works does not release its Leases{lease}"
     );
+    if workload.is_of_gardener {
+        let text = format!("{text}. Gardener sets it, and restores it after a change");
+        return vec![CheckFinding::note(CHECK, text)];
+    }
     let patch = format!(r#"{{"spec":{{"template":{{"spec":{{"terminationGracePeriodSeconds":{ENOUGH}}}}}}}}}"#);
     vec![CheckFinding::note(CHECK, text).then(format!("kubectl patch deployment {name} -n {namespace} -p '{patch}'"))]
 }
@@ -105,7 +114,11 @@ pub(super) fn election(workload: &GoDeployment) -> Option<CheckFinding> {
     }
     let text =
         format!("{} runs without leader election, and its pods overlap during a change: two would act", workload.name);
-    Some(CheckFinding::problem("election", text).then("remove --leader-elect=false, or set the strategy to Recreate"))
+    let next = match workload.is_of_gardener {
+        true => "keep the Go images: Gardener writes the flags and the strategy",
+        false => "remove --leader-elect=false, or set the strategy to Recreate",
+    };
+    Some(CheckFinding::problem("election", text).then(next))
 }
 
 /// Leases, and how long a successor waits for them.
@@ -183,7 +196,20 @@ fn image_of(container: &GoContainer, image: &str) -> String {
     }
 }
 
-/// The command that replaces the image.
+/// The images that image vectors of Gardener name, for a container each.
+fn image_vectors(workload: &GoDeployment, image: &str) -> String {
+    let entry = |container: &GoContainer| {
+        let owner = match container.program {
+            MACHINE_CONTROLLER => "the provider extension",
+            _ => "gardenlet",
+        };
+        format!("in that of {owner} {}: {}", container.name, image_of(container, image))
+    };
+    let entries = workload.containers.iter().map(entry).collect::<Vec<_>>().join("; ");
+    format!("set imageVectorOverwrite, {entries}. gardenlet reverts kubectl set image; docs/gardener.md has the steps")
+}
+
+/// The command that replaces the image, or the image vectors of Gardener.
 pub(super) fn image(image: Option<&str>, workloads: &[GoDeployment], namespace: &str) -> Vec<CheckFinding> {
     const CHECK: &str = "image";
     let Some(image) = image else { return Vec::new() };
@@ -196,6 +222,9 @@ pub(super) fn image(image: Option<&str>, workloads: &[GoDeployment], namespace: 
         false => CheckFinding::note(CHECK, format!("{text}; {image} may have others")),
     };
     let set = |workload: &GoDeployment| {
+        if workload.is_of_gardener {
+            return image_vectors(workload, image);
+        }
         let containers = workload.containers.iter();
         let containers = containers.map(|container| format!("{}={}", container.name, image_of(container, image)));
         let containers = containers.collect::<Vec<_>>().join(" ");

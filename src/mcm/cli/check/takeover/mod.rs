@@ -6,7 +6,7 @@ mod workload;
 use anyhow::{Context, Result};
 use clap::Args;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use self::workload::GoDeployment;
@@ -46,11 +46,14 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
     let reach = options.reading.reach().await?;
     let control = read::control(&reach).await?;
     let drivers = reading::drivers()?;
-    let (workloads, unread) = match workloads(&reach, options.deployment.as_deref(), read_flags).await {
+    let (mut workloads, unread) = match workloads(&reach, options.deployment.as_deref(), read_flags).await {
         Err(error) if reader::is_forbidden(&error) => (Vec::new(), Some(error)),
         found => (found?, None),
     };
     let namespace = reach.namespace.clone();
+    if is_of_gardener(&reach).await {
+        workloads.iter_mut().for_each(|workload| workload.is_of_gardener = true);
+    }
 
     let (stored, mut findings) = stored_findings(&reach, &drivers).await?;
     for workload in &workloads {
@@ -74,6 +77,13 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
     findings.push(install::clocks(&control, &install::TargetReachability::None));
     findings.extend(judge::image(options.image.as_deref(), &workloads, &namespace));
     answer("Takeover", &namespace, &findings, options.output)
+}
+
+/// Gardener made the namespace. False if it cannot be read: the labels of the Deployment also show it.
+async fn is_of_gardener(reach: &ReadOnlyClients) -> bool {
+    let namespaces: Api<Namespace> = Api::all(reach.control.clone());
+    let found = namespaces.get_opt(&reach.namespace).await.ok().flatten();
+    found.is_some_and(|namespace| workload::are_of_gardener(namespace.labels()))
 }
 
 /// Deployments that run a Go program.

@@ -184,6 +184,51 @@ fn a_sidecar_without_a_command_gets_the_image_that_starts_its_program(
     assert_eq!(next(with_a_command), set(manager));
 }
 
+/// Gardener restores its Deployments, so no command that changes one is proposed.
+#[rstest]
+#[case::role_of_the_deployment("/metadata", "gardener.cloud/role", "controlplane")]
+#[case::role_of_the_pod("/spec/template/metadata", "gardener.cloud/role", "controlplane")]
+#[case::label_of_an_extension("/metadata", "extensions.gardener.cloud/provider", "aws")]
+#[case::label_of_a_webhook("/metadata", "high-availability-config.resources.gardener.cloud/type", "controller")]
+fn of_gardener_the_image_vectors_are_changed(#[case] at: &str, #[case] key: &str, #[case] value: &str) {
+    let workload = workload(|deployment| {
+        deployment["spec"]["template"]["metadata"] = json!({});
+        deployment.pointer_mut(at).unwrap()["labels"] = json!({ key: value });
+        container(deployment, 0)["command"].as_array_mut().unwrap().push("--no-such".into());
+        container(deployment, 1)["args"].as_array_mut().unwrap().push("--leader-elect=false".into());
+    });
+    assert!(workload.is_of_gardener);
+    let findings = [
+        judge::flags(&workload),
+        judge::entry_points(&workload),
+        judge::grace(&workload, "shoot--dev--one"),
+        judge::election(&workload).into_iter().collect(),
+        judge::image(Some("registry.example/mcm:v9.9.9"), std::slice::from_ref(&workload), "shoot--dev--one"),
+    ]
+    .concat();
+    assert_eq!(findings.len(), 5, "{findings:?}");
+    let next: Vec<&str> = findings.iter().filter_map(|finding| finding.next.as_deref()).collect();
+    assert!(
+        !next.iter().any(|next| next.starts_with("kubectl") || next.contains("remove") || next.contains("set its")),
+        "{next:?}"
+    );
+    assert_eq!(
+        *next.last().unwrap(),
+        "set imageVectorOverwrite, in that of gardenlet machine-controller-manager: registry.example/mcm:v9.9.9; in that of the \
+         provider extension machine-controller-manager-provider-aws: registry.example/mcm:v9.9.9-machine-controller. gardenlet \
+         reverts kubectl set image; docs/gardener.md has the steps"
+    );
+}
+
+#[rstest]
+#[case::another_domain("notgardener.cloud/role")]
+#[case::no_domain("role")]
+fn labels_of_others_are_not_those_of_gardener(#[case] key: &str) {
+    let workload = workload(|deployment| deployment["metadata"]["labels"] = json!({ key: "controlplane" }));
+    assert!(!workload.is_of_gardener);
+    assert!(judge::grace(&workload, "demo")[0].next.as_deref().unwrap().starts_with("kubectl patch"));
+}
+
 #[test]
 fn the_whole_report_at_eighty_columns() {
     let workload = workload(nothing);

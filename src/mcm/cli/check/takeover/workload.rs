@@ -1,6 +1,6 @@
 //! The Deployment of the Go programs. Pure.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -28,6 +28,8 @@ pub(super) struct GoDeployment {
     pub service_account: String,
     /// Its containers that run a Go program.
     pub containers: Vec<GoContainer>,
+    /// Gardener writes it, and restores it after each change of others.
+    pub is_of_gardener: bool,
 }
 
 /// A container that runs a Go program.
@@ -44,6 +46,7 @@ pub(super) struct GoContainer {
 impl GoDeployment {
     pub(super) fn from_deployment(deployment: &Deployment, read: ReadFlags) -> Self {
         let spec = deployment.spec.clone().unwrap_or_default();
+        let of_pod = spec.template.metadata.and_then(|metadata| metadata.labels);
         let pod = spec.template.spec.unwrap_or_default();
         let strategy = spec.strategy.and_then(|strategy| strategy.type_);
         Self {
@@ -56,6 +59,7 @@ impl GoDeployment {
                 .iter()
                 .filter_map(|container| GoContainer::from_container(container, read))
                 .collect(),
+            is_of_gardener: [&deployment.metadata.labels, &of_pod].into_iter().flatten().any(are_of_gardener),
         }
     }
 
@@ -84,6 +88,13 @@ impl GoDeployment {
         let flags = self.containers.iter().filter_map(|container| container.flags.as_ref());
         flags.filter_map(|flags| flags.options.as_deref().ok())
     }
+}
+
+/// True for labels of an object that Gardener or one of its extensions made: `gardener.cloud/role`, and keys of its domains such as
+/// `extensions.gardener.cloud/provider`.
+pub(super) fn are_of_gardener(labels: &BTreeMap<String, String>) -> bool {
+    let domains = labels.keys().filter_map(|key| key.split_once('/')).map(|(domain, _)| domain);
+    domains.into_iter().any(|domain| domain == "gardener.cloud" || domain.ends_with(".gardener.cloud"))
 }
 
 fn service_account(pod: &PodSpec) -> String {
