@@ -20,6 +20,8 @@ mod links;
 mod metrics;
 #[path = "packaging/monitoring.rs"]
 mod monitoring;
+#[path = "packaging/notices.rs"]
+mod notices;
 #[path = "packaging/reference.rs"]
 mod reference;
 #[path = "packaging/sdk.rs"]

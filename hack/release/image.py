@@ -18,7 +18,7 @@ OCI = "application/vnd.oci.image"
 class Image:
     """The image of one architecture: a layer, and a manifest for each suffix of the tag."""
 
-    def __init__(self, architecture, program, certificates, labels, time):
+    def __init__(self, architecture, program, certificates, notices, labels, time):
         root = Tar(time)
         root.file("etc/group", GROUP.encode())
         root.file("etc/passwd", PASSWD.encode())
@@ -26,6 +26,8 @@ class Image:
         for name in NAMES:
             root.link(name, "mcm")
         root.file("mcm", program, 0o755)
+        for name, data in notices.items():
+            root.file(f"usr/share/doc/mcm/{name}", data)
         layer = root.bytes()
         created = datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.architecture = architecture

@@ -11,6 +11,8 @@ from pathlib import Path
 from binary import TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
+# Licences of what is linked beside crates.
+OTHERS = {"rust-std": "MIT OR Apache-2.0", "glibc": "LGPL-2.1-or-later"}
 
 
 @dataclass
@@ -88,7 +90,8 @@ def cyclonedx(linked, origins, digest, time):
     libraries = [_component(package, "library") for package in others]
     for name, version in sorted(origins.items()):
         purl = f"pkg:generic/{name}@{version}"
-        libraries.append({"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl})
+        libraries.append({"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl,
+                          "licenses": [{"expression": OTHERS[name]}]})
     product = _component(root, "application") | {"hashes": [{"alg": "SHA-256", "content": digest}]}
     needs = [{"ref": package.purl, "dependsOn": sorted(package.needs)} for package in linked]
     needs[0]["dependsOn"] += [library["purl"] for library in libraries[len(others):]]

@@ -31,7 +31,7 @@ OTHER = {"amd64": "arm64", "arm64": "amd64"}[NATIVE]
 # The drivers in the program under test, as in its release.
 FEATURES = os.environ.get("FEATURES", "")
 if FEATURES == "all":
-    FEATURES = ",".join(sorted(folder.name for folder in (ROOT / "drivers").iterdir()))
+    FEATURES = ",".join(sorted(folder.name for folder in (ROOT / "src/drivers").iterdir()))
 CLUSTERCTL = Path(os.environ["KUBEBUILDER_ASSETS"]) / "clusterctl"
 DIFFERS = {"SHA256SUMS.sig", "provenance.intoto.jsonl"}
 
@@ -155,16 +155,30 @@ class ReleaseTest(unittest.TestCase):
             config = found["config"]
             self.assertEqual((config["User"], config["Entrypoint"], config["WorkingDir"]), ("65532:65532", ["/mcm"], "/"))
             labels = config["Labels"]
-            for label, value in {"title": "mcm", "version": VERSION, "licenses": "Apache-2.0"}.items():
+            for label, value in {"title": "mcm", "version": VERSION}.items():
                 self.assertEqual(labels[f"org.opencontainers.image.{label}"], value)
+            licenses = labels["org.opencontainers.image.licenses"].split(" AND ")
+            self.assertTrue({"Apache-2.0", "MIT", "MPL-2.0"} <= {*licenses}, licenses)
             self.assertEqual(labels["org.opencontainers.image.created"], found["created"])
             root = self.unpacked(architecture)
             files = {str(file.relative_to(root)) for file in root.rglob("*") if not file.is_dir()}
             self.assertEqual(files, {"mcm", "machine-controller", "machine-controller-manager", "etc/passwd", "etc/group",
-                                     "etc/ssl/certs/ca-certificates.crt"})
+                                     "etc/ssl/certs/ca-certificates.crt", "usr/share/doc/mcm/LICENSE",
+                                     "usr/share/doc/mcm/THIRD-PARTY"})
+            self.noticed(architecture, root / "usr/share/doc/mcm/THIRD-PARTY")
             for name in ("machine-controller", "machine-controller-manager"):
                 self.assertEqual(os.readlink(root / name), "mcm")
             self.assertEqual((root / "mcm").stat().st_mode & 0o7777, 0o755)
+
+    def noticed(self, architecture, file):
+        """Each package of the SBOM has a text in the notices."""
+        listed = json.loads((self.made / f"{NAME}-linux-{architecture}.cdx.json").read_text())
+        text = file.read_text()
+        for component in [listed["metadata"]["component"], *listed["components"]]:
+            self.assertTrue(component["licenses"], component)
+            numbers = re.search(rf"(?m)^{re.escape(component['purl'])} \(.*\): ([\d, ]+)$", text).group(1)
+            for number in numbers.split(", "):
+                self.assertIn(f"\n{'=' * 20} {number} {'=' * 20}\n\n", text)
 
     def inspected(self, architecture, reference, *flags):
         """What skopeo finds behind a reference of the image."""
@@ -262,7 +276,8 @@ class ReleaseTest(unittest.TestCase):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         run("tar", "-xzf", self.made / f"{NAME}-linux-{NATIVE}.tar.gz", "-C", folder)
         names = self.files(folder).keys()
-        self.assertTrue({"mcm", "LICENSE", "README.md", "completions/mcm.bash", "completions/_mcm", "completions/mcm.fish",
+        self.noticed(NATIVE, folder / "THIRD-PARTY")
+        self.assertTrue({"mcm", "LICENSE", "THIRD-PARTY", "README.md", "completions/mcm.bash", "completions/_mcm", "completions/mcm.fish",
                          "man/mcm.1", "man/mcm-why.1", "templates/simulated/pool.yaml"} <= names, names)
         self.assertIn(f"mcm {VERSION[1:]}\n", run(folder / "mcm", "version").stdout)
         run("bash", "-n", folder / "completions/mcm.bash")
