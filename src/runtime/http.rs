@@ -130,8 +130,8 @@ impl EndpointServer {
         bind.await.map_err(|source| HttpError::Bind { address, source })
     }
 
-    #[cfg(test)]
-    const fn address(&self) -> SocketAddr {
+    /// The address that is bound.
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -165,6 +165,24 @@ impl EndpointServer {
         access: AccessReviewer,
     ) -> Result<RunningServer, HttpError> {
         self.serve_with(endpoints, EndpointCertificate::load(files)?, access)
+    }
+
+    /// Serves a router over TLS in a background task until it is stopped. Its requests may last as long as watches do.
+    ///
+    /// # Errors
+    /// The files of the certificate cannot be used.
+    pub fn serve_router(self, router: Router, files: CertificateFiles) -> Result<RunningServer, HttpError> {
+        let (address, certificate) = (self.address, EndpointCertificate::load(Some(files))?);
+        let listener = TlsListener::new(LimitedListener::new(self.listener, ConnectionLimits::WATCHES), certificate)
+            .map_err(|source| HttpError::Bind { address, source })?;
+        let stop = CancellationToken::new();
+        let until = stop.clone().cancelled_owned();
+        let task = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
+                warn!(%error, "server stopped");
+            }
+        });
+        Ok(RunningServer { stop, task })
     }
 
     fn serve_with(

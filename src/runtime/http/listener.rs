@@ -45,6 +45,12 @@ impl Default for ConnectionLimits {
     }
 }
 
+impl ConnectionLimits {
+    /// For clients on this host that keep connections, with watches that last for hours.
+    pub const WATCHES: Self =
+        Self { connections: 512, per_peer: 512, headers: Duration::from_secs(10), lifetime: Duration::from_hours(24) };
+}
+
 /// A listener with [`Limits`] on its connections.
 pub struct LimitedListener {
     listener: TcpListener,
