@@ -2,24 +2,33 @@
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    call::ApiCall,
-    store::{ObjectPage, RequestEffect, RequestRefusal, ServerObject},
+    call::{AnswerShape, ApiCall},
+    object::ServerObject,
+    refusal::RequestRefusal,
+    store::{ObjectPage, RequestEffect, scale_of},
+    table::TablePrinter,
 };
 
-pub(super) fn object(call: &ApiCall, code: u16, object: &ServerObject) -> Response<Body> {
-    if call.is_partial {
-        return json(code, &metadata_only(&object.value));
+pub(super) fn object(call: &ApiCall, code: u16, object: &ServerObject, now: Timestamp) -> Response<Body> {
+    match call.shape {
+        _ if call.subresource == "scale" => json(code, &scale_of(object)),
+        AnswerShape::Full => respond(code, Body::from(object.text())),
+        AnswerShape::Metadata => json(code, &object.metadata_only()),
+        AnswerShape::Table => {
+            let meta = json!({ "resourceVersion": object.version.to_string() });
+            json(code, &TablePrinter::from_call(call).table([object], &meta, now))
+        }
     }
-    respond(code, Body::from(object.text()))
 }
 
-pub(super) fn effect(call: &ApiCall, effect: &RequestEffect) -> Response<Body> {
+pub(super) fn effect(call: &ApiCall, effect: &RequestEffect, now: Timestamp) -> Response<Body> {
     let code = if effect.before.is_none() { 201 } else { 200 };
     match &effect.answer {
-        Some(answer) => object(call, code, answer),
+        Some(answer) => object(call, code, answer, now),
         None => json(
             200,
             &json!({ "kind": "Status", "apiVersion": "v1", "status": "Success", "details": { "name": call.name } }),
@@ -27,13 +36,17 @@ pub(super) fn effect(call: &ApiCall, effect: &RequestEffect) -> Response<Body> {
     }
 }
 
-pub(super) fn list(call: &ApiCall, page: &ObjectPage) -> Response<Body> {
+pub(super) fn list(call: &ApiCall, page: &ObjectPage, now: Timestamp) -> Response<Body> {
     let kind = call.kind;
-    let (api_version, list_kind) = match call.is_partial {
-        true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
-        false => (kind.api_version(), format!("{}List", kind.name)),
-    };
     let meta = json!({ "resourceVersion": page.version.to_string(), "continue": page.rest });
+    let (api_version, list_kind) = match call.shape {
+        AnswerShape::Table => {
+            let objects = page.objects.iter().map(|object| &**object);
+            return json(200, &TablePrinter::from_call(call).table(objects, &meta, now));
+        }
+        AnswerShape::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
+        AnswerShape::Full => (kind.api_version(), format!("{}List", kind.name)),
+    };
     let mut text =
         format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[")
             .into_bytes();
@@ -41,8 +54,8 @@ pub(super) fn list(call: &ApiCall, page: &ObjectPage) -> Response<Body> {
         if position > 0 {
             text.push(b',');
         }
-        if call.is_partial {
-            text.extend_from_slice(metadata_only(&object.value).to_string().as_bytes());
+        if call.shape == AnswerShape::Metadata {
+            text.extend_from_slice(object.metadata_only().to_string().as_bytes());
         } else {
             text.extend_from_slice(&object.text());
         }
@@ -69,11 +82,7 @@ fn status(refusal: &RequestRefusal, details: &Value) -> Value {
     })
 }
 
-pub(super) fn metadata_only(object: &Value) -> Value {
-    json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"] })
-}
-
-fn json(code: u16, value: &Value) -> Response<Body> {
+pub(super) fn json(code: u16, value: &Value) -> Response<Body> {
     respond(code, Body::from(value.to_string()))
 }
 

@@ -6,7 +6,10 @@ use http::{Method, request::Parts};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::kinds::{self, Kind};
+use super::{
+    kinds::{self, Kind},
+    refusal::RequestRefusal,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApiVerb {
@@ -17,7 +20,21 @@ pub enum ApiVerb {
     Update,
     MergePatch,
     StrategicPatch,
+    /// JSON patch (RFC 6902).
+    JsonPatch,
+    /// A server-side apply.
+    Apply,
     Delete,
+}
+
+/// The form in which objects are requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerShape {
+    Full,
+    /// Only metadata.
+    Metadata,
+    /// Rows, as `kubectl get` prints them.
+    Table,
 }
 
 /// One request.
@@ -32,22 +49,22 @@ pub struct ApiCall {
     pub namespace: String,
     /// Empty for lists and creates.
     pub name: String,
-    /// `status`, `eviction` or nothing.
+    /// `status`, `eviction`, `scale` or nothing.
     pub subresource: String,
     pub query: BTreeMap<String, String>,
-    /// Only metadata is requested.
-    pub is_partial: bool,
+    pub shape: AnswerShape,
     pub body: Arc<Value>,
 }
 
 impl ApiCall {
-    pub(super) fn parse(caller: &Arc<str>, at: Timestamp, parts: &Parts, body: &[u8]) -> Option<Self> {
-        let (kind, namespace, rest) = kinds::find(parts.uri.path())?;
+    pub(super) fn parse(caller: &Arc<str>, at: Timestamp, parts: &Parts, body: &[u8]) -> Result<Self, RequestRefusal> {
+        let unknown = || RequestRefusal::new(404, "NotFound", "the server could not find the requested resource");
+        let (kind, namespace, rest) = kinds::find(parts.uri.path()).ok_or_else(unknown)?;
         let (name, subresource) = match rest.as_slice() {
             [] => ("", ""),
             [name] => (*name, ""),
-            [name, subresource] => (*name, *subresource),
-            _ => return None,
+            [name, subresource] if kind.has_subresource(subresource) => (*name, *subresource),
+            _ => return Err(unknown()),
         };
         let query = query(parts.uri.query().unwrap_or_default());
         let header = |name: http::HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
@@ -57,16 +74,18 @@ impl ApiCall {
             Method::GET if name.is_empty() => ApiVerb::List,
             Method::GET => ApiVerb::Get,
             Method::POST => ApiVerb::Create,
-            Method::PUT => ApiVerb::Update,
-            Method::DELETE => ApiVerb::Delete,
-            Method::PATCH => match header(http::header::CONTENT_TYPE)? {
-                "application/merge-patch+json" => ApiVerb::MergePatch,
-                "application/strategic-merge-patch+json" if !kind.is_custom => ApiVerb::StrategicPatch,
-                _ => return None,
-            },
-            _ => return None,
+            Method::PUT if !name.is_empty() => ApiVerb::Update,
+            Method::DELETE if !name.is_empty() => ApiVerb::Delete,
+            Method::PATCH if !name.is_empty() => {
+                patch_of(kind, header(http::header::CONTENT_TYPE).unwrap_or_default())?
+            }
+            _ => {
+                let text = "the server does not allow this method on the requested resource";
+                return Err(RequestRefusal::new(405, "MethodNotAllowed", text));
+            }
         };
-        Some(Self {
+        let invalid = |error| RequestRefusal::new(400, "BadRequest", format!("the body is no JSON: {error}"));
+        Ok(Self {
             caller: Arc::clone(caller),
             at,
             verb,
@@ -74,9 +93,13 @@ impl ApiCall {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             subresource: subresource.to_owned(),
-            is_partial: header(http::header::ACCEPT).is_some_and(|accept| accept.contains("as=PartialObjectMetadata")),
+            shape: AnswerShape::of_header(header(http::header::ACCEPT).unwrap_or_default()),
             query,
-            body: Arc::new(if body.is_empty() { Value::Null } else { serde_json::from_slice(body).ok()? }),
+            body: Arc::new(if body.is_empty() {
+                Value::Null
+            } else {
+                serde_json::from_slice(body).map_err(invalid)?
+            }),
         })
     }
 
@@ -91,15 +114,22 @@ impl ApiCall {
             name: name.to_owned(),
             subresource: String::new(),
             query: BTreeMap::new(),
-            is_partial: false,
+            shape: AnswerShape::Full,
             body: Arc::new(Value::Null),
+        }
+    }
+
+    /// The name in the path, or that in the body of a creation.
+    pub(super) fn object_name(&self) -> &str {
+        match (&*self.name, self.body["metadata"]["name"].as_str()) {
+            ("", Some(name)) => name,
+            (name, _) => name,
         }
     }
 
     /// A write that is answered and not carried out.
     pub fn is_dry_run(&self) -> bool {
-        matches!(self.verb, ApiVerb::Create | ApiVerb::MergePatch)
-            && self.query.get("dryRun").is_some_and(|value| value == "All")
+        self.query.get("dryRun").is_some_and(|value| value == "All")
     }
 
     /// The UID without which the write is not carried out.
@@ -123,12 +153,36 @@ impl ApiCall {
     /// The subject of the call, in one line.
     #[cfg(any(test, feature = "testing"))]
     pub fn subject(&self) -> String {
-        let name = match (&*self.name, self.body["metadata"]["name"].as_str()) {
-            ("", Some(name)) => name,
-            (name, _) => name,
-        };
+        let name = self.object_name();
         let subresource = if self.subresource.is_empty() { String::new() } else { format!("/{}", self.subresource) };
         format!("{:?} {} {name}{subresource}", self.verb, self.kind.name)
+    }
+}
+
+impl AnswerShape {
+    /// The first form of an `Accept` header.
+    fn of_header(accept: &str) -> Self {
+        match accept.split(',').next().unwrap_or_default() {
+            first if first.contains("as=Table") => Self::Table,
+            first if first.contains("as=PartialObjectMetadata") => Self::Metadata,
+            _ => Self::Full,
+        }
+    }
+}
+
+/// The patch with this media type.
+fn patch_of(kind: &Kind, media: &str) -> Result<ApiVerb, RequestRefusal> {
+    match media.split(';').next().unwrap_or_default().trim() {
+        "application/merge-patch+json" => Ok(ApiVerb::MergePatch),
+        "application/strategic-merge-patch+json" if !kind.is_custom => Ok(ApiVerb::StrategicPatch),
+        "application/json-patch+json" => Ok(ApiVerb::JsonPatch),
+        "application/apply-patch+yaml" => Ok(ApiVerb::Apply),
+        _ => {
+            let accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+            let text =
+                format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+            Err(RequestRefusal::new(415, "UnsupportedMediaType", text))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Strategic merge patches, as far as they are used.
+//! Strategic merge patches as far as they are used, and JSON patches.
 
 use serde_json::{Map, Value};
 
@@ -57,4 +57,53 @@ fn merge_list(held: &mut Value, items: &[Value], merge_key: &str) {
             (None, _) => held.push(item.clone()),
         }
     }
+}
+
+/// A JSON patch that cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server cannot apply operation {position} of the patch: {cause}")]
+pub struct JsonPatchError {
+    position: usize,
+    cause: &'static str,
+}
+
+/// Applies a JSON patch (RFC 6902) with the operations add, remove, replace and test.
+pub fn patch_by_operations(target: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
+    let operations = patch.as_array().ok_or(JsonPatchError { position: 0, cause: "the patch is no list" })?;
+    for (position, operation) in operations.iter().enumerate() {
+        operate(target, operation).map_err(|cause| JsonPatchError { position, cause })?;
+    }
+    Ok(())
+}
+
+fn operate(target: &mut Value, operation: &Value) -> Result<(), &'static str> {
+    const ABSENT: &str = "its path does not exist";
+    let path = operation["path"].as_str().ok_or("it has no path")?;
+    let value = || operation.get("value").ok_or("it has no value");
+    let (parent, last) = path.rsplit_once('/').ok_or("its path does not begin with a slash")?;
+    let last = last.replace("~1", "/").replace("~0", "~");
+    match operation["op"].as_str() {
+        Some("test") if target.pointer(path) == Some(value()?) => return Ok(()),
+        Some("test") => return Err("the tested value is another one"),
+        Some("replace") => *target.pointer_mut(path).ok_or(ABSENT)? = value()?.clone(),
+        Some("add") => match target.pointer_mut(parent).ok_or(ABSENT)? {
+            Value::Object(fields) => drop(fields.insert(last, value()?.clone())),
+            Value::Array(items) if last == "-" => items.push(value()?.clone()),
+            Value::Array(items) => {
+                let position = last.parse().ok().filter(|position| *position <= items.len()).ok_or(ABSENT)?;
+                items.insert(position, value()?.clone());
+            }
+            _ => return Err(ABSENT),
+        },
+        Some("remove") => match target.pointer_mut(parent).ok_or(ABSENT)? {
+            Value::Object(fields) => drop(fields.remove(&last).ok_or(ABSENT)?),
+            Value::Array(items) => {
+                let position = last.parse().ok().filter(|position| *position < items.len()).ok_or(ABSENT)?;
+                drop(items.remove(position));
+            }
+            _ => return Err(ABSENT),
+        },
+        _ => return Err("use add, remove, replace or test"),
+    }
+    Ok(())
 }

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    call::ApiCall,
-    network::NetworkModel,
-    store::{ObjectStore, RequestRefusal, ServerObject},
-};
+use super::{call::ApiCall, network::NetworkModel, object::ServerObject, refusal::RequestRefusal, store::ObjectStore};
 
 /// A write that was carried out, or was refused.
 #[derive(Debug)]

@@ -1,56 +1,21 @@
 //! The objects of an API server, and the requests on them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use axum::body::Bytes;
+use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
     call::{ApiCall, ApiVerb},
-    kinds::{BUDGETS, Kind, PODS},
-    merge,
-    merge::merge_strategically,
+    filter::ObjectFilter,
+    kinds::{BUDGETS, Kind, PODS, SECRETS},
+    merge::{merge_strategically, patch_by_operations},
+    object::ServerObject,
+    refusal::RequestRefusal,
 };
-
-/// An object as it is stored.
-#[derive(Debug)]
-pub struct ServerObject {
-    pub value: Value,
-    pub version: u64,
-    text: OnceLock<Bytes>,
-}
-
-impl ServerObject {
-    fn new(value: Value, version: u64) -> Arc<Self> {
-        Arc::new(Self { value, version, text: OnceLock::new() })
-    }
-
-    /// JSON, made once.
-    pub(super) fn text(&self) -> Bytes {
-        self.text.get_or_init(|| Bytes::from(self.value.to_string())).clone()
-    }
-
-    pub fn name(&self) -> &str {
-        self.value["metadata"]["name"].as_str().unwrap_or_default()
-    }
-
-    pub fn uid(&self) -> &str {
-        self.value["metadata"]["uid"].as_str().unwrap_or_default()
-    }
-
-    pub fn is_terminating(&self) -> bool {
-        self.value["metadata"]["deletionTimestamp"].is_string()
-    }
-
-    pub fn finalizers(&self) -> impl Iterator<Item = &str> {
-        self.value["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
-    }
-}
+use mcm_api::patch::apply as merge;
 
 /// A change as watches report it.
 #[derive(Clone, Debug)]
@@ -59,24 +24,6 @@ pub(super) struct WatchChange {
     pub at: Instant,
     pub what: &'static str,
     pub object: Arc<ServerObject>,
-}
-
-/// A request that was turned down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestRefusal {
-    pub code: u16,
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl RequestRefusal {
-    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into() }
-    }
-
-    fn conflict(message: impl Into<String>) -> Self {
-        Self::new(409, "Conflict", message)
-    }
 }
 
 /// The effect of a request.
@@ -106,10 +53,15 @@ pub(super) struct ObjectStore {
     pub(super) admission: Option<AdmissionHook>,
     /// The rest of lists that are read page by page.
     pages: BTreeMap<String, (u64, Vec<Arc<ServerObject>>)>,
+    /// The last configuration of each applier, by the UID of the object.
+    applied: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
 }
 
 /// The most changes of a kind that are kept for watches.
 const LONGEST: usize = 20_000;
+
+/// The most lists that are kept for their next pages.
+const MOST_PAGES: usize = 256;
 
 /// One page of a list.
 pub(super) struct ObjectPage {
@@ -133,13 +85,19 @@ impl ObjectStore {
                 let expired = || RequestRefusal::new(410, "Expired", "The provided continue parameter is too old");
                 self.pages.remove(token).ok_or_else(expired)?
             }
-            None => (self.version, self.all(call.kind).filter(|object| is_selected(call, object)).cloned().collect()),
+            None => {
+                let filter = ObjectFilter::from_call(call)?;
+                (self.version, self.all(call.kind).filter(|object| filter.selects(object)).cloned().collect())
+            }
         };
         let limit = call.query.get("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
         let rest = objects.split_off(limit.unwrap_or(usize::MAX).min(largest_page).min(objects.len()));
         let rest = (!rest.is_empty()).then(|| {
             self.serial += 1;
-            let token = format!("{version}-{}", self.serial);
+            let token = format!("{version}-{:020}", self.serial);
+            if self.pages.len() >= MOST_PAGES {
+                self.pages.pop_first();
+            }
             self.pages.insert(token.clone(), (version, rest));
             token
         });
@@ -173,6 +131,7 @@ impl ObjectStore {
         match call.verb {
             ApiVerb::Create if call.subresource == "eviction" => self.evict(call, now),
             ApiVerb::Create => self.create(call, now),
+            ApiVerb::Apply => self.apply(call, now),
             ApiVerb::Delete => self.delete(call, now),
             _ => self.patch(call),
         }
@@ -197,6 +156,7 @@ impl ObjectStore {
             return Err(RequestRefusal::new(400, "BadRequest", "the object has no metadata"));
         }
         let mut value = Value::clone(&call.body);
+        encode_texts(call.kind, &mut value);
         self.admit(call, &mut value);
         self.serial += 1;
         let serial = self.serial;
@@ -247,16 +207,24 @@ impl ObjectStore {
                 kind.plural
             )));
         }
+        let is_scale = call.subresource == "scale";
         let mut after = match call.verb {
             ApiVerb::Update => Value::clone(&call.body),
+            _ if is_scale => scale_of(&before),
             _ => before.value.clone(),
         };
         match call.verb {
             ApiVerb::MergePatch => merge(&mut after, &call.body),
             ApiVerb::StrategicPatch => merge_strategically(&mut after, &call.body),
+            ApiVerb::JsonPatch => patch_by_operations(&mut after, &call.body)
+                .map_err(|error| RequestRefusal::new(422, "Invalid", error.to_string()))?,
             _ => {}
         }
+        if is_scale {
+            after = scaled(&before.value, &after)?;
+        }
         keep_what_is_not_written(call, &before.value, &mut after);
+        encode_texts(call.kind, &mut after);
         self.admit(call, &mut after);
         if before.is_terminating() {
             let added =
@@ -277,21 +245,50 @@ impl ObjectStore {
         }
     }
 
-    /// The object as a creation or a merge patch would store it.
-    pub(super) fn dry_run(&self, call: &ApiCall) -> Result<Arc<ServerObject>, RequestRefusal> {
-        if call.verb == ApiVerb::Create {
-            let mut value = Value::clone(&call.body);
-            self.admit(call, &mut value);
-            value["apiVersion"] = json!(call.kind.api_version());
-            value["kind"] = json!(call.kind.name);
-            return Ok(ServerObject::new(value, self.version));
+    /// The effect that a write would have.
+    pub(super) fn dry_run(&self, call: &ApiCall, now: Timestamp) -> Result<RequestEffect, RequestRefusal> {
+        let mut trial =
+            Self { version: self.version, serial: self.serial, admission: self.admission.clone(), ..Self::default() };
+        let needed = self.get(call.kind, &call.namespace, call.object_name()).map(|object| (call.kind, object));
+        let budgets =
+            self.all(&BUDGETS).filter(|_| call.subresource == "eviction").map(|budget| (&BUDGETS, Arc::clone(budget)));
+        for (kind, object) in needed.into_iter().chain(budgets) {
+            let namespace = object.value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            trial.applied.extend(self.applied.get_key_value(object.uid()).map(|(uid, all)| (uid.clone(), all.clone())));
+            trial.objects.entry(kind.plural).or_default().insert((namespace, object.name().to_owned()), object);
         }
-        let before = self.find(call)?;
-        let mut after = before.value.clone();
-        merge(&mut after, &call.body);
-        keep_what_is_not_written(call, &before.value, &mut after);
-        self.admit(call, &mut after);
-        Ok(ServerObject::new(after, before.version))
+        trial.write(call, now)
+    }
+
+    /// A server-side apply: the object is created, or the configuration is merged into it. Fields that the same applier
+    /// configured before and leaves out now are removed. No other applier causes a conflict.
+    fn apply(&mut self, call: &ApiCall, now: Timestamp) -> Result<RequestEffect, RequestRefusal> {
+        let manager = call.query.get("fieldManager").cloned().unwrap_or_default();
+        let mut patch = call.clone();
+        if !call.body["metadata"].is_object() {
+            return Err(RequestRefusal::new(400, "BadRequest", "the configuration has no metadata"));
+        }
+        let effect = match self.get(call.kind, &call.namespace, &call.name) {
+            None if call.subresource.is_empty() => {
+                let mut body = Value::clone(&call.body);
+                body["metadata"]["name"] = json!(call.name);
+                patch.verb = ApiVerb::Create;
+                patch.body = Arc::new(body);
+                self.create(&patch, now)?
+            }
+            before => {
+                let earlier = before.and_then(|before| self.applied.get(before.uid())?.get(&manager).cloned());
+                let mut body = earlier.and_then(|earlier| left_out(&earlier, &call.body)).unwrap_or_else(|| json!({}));
+                merge_over(&mut body, &call.body);
+                patch.verb = if call.kind.is_custom { ApiVerb::MergePatch } else { ApiVerb::StrategicPatch };
+                patch.body = Arc::new(body);
+                self.patch(&patch)?
+            }
+        };
+        if let Some(object) = effect.after.as_ref().filter(|_| call.subresource.is_empty()) {
+            self.applied.entry(object.uid().to_owned()).or_default().insert(manager, Arc::clone(&call.body));
+        }
+        Ok(effect)
     }
 
     fn store(&mut self, call: &ApiCall, before: Arc<ServerObject>, mut after: Value) -> RequestEffect {
@@ -383,6 +380,7 @@ impl ObjectStore {
             let mut after = budget.value.clone();
             let allowed = after["status"]["disruptionsAllowed"].as_i64().unwrap_or_default();
             after["status"]["disruptionsAllowed"] = json!(allowed - 1);
+            after["status"]["disruptedPods"][pod.name()] = json!(written(now));
             let key = (call.namespace.clone(), budget.name().to_owned());
             self.put(&BUDGETS, key, after, "MODIFIED");
         }
@@ -424,6 +422,7 @@ impl ObjectStore {
         let object = ServerObject::new(value, self.version);
         let plural = plural_of(kind);
         self.objects.entry(plural).or_default().remove(key);
+        self.applied.remove(object.uid());
         self.report(plural, "DELETED", &object);
         object
     }
@@ -519,19 +518,58 @@ pub(super) fn written(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Namespace, field selector and label selector of a list or watch.
-pub(super) fn is_selected(call: &ApiCall, object: &ServerObject) -> bool {
-    let meta = &object.value["metadata"];
-    let in_namespace = call.namespace.is_empty() || meta["namespace"].as_str() == Some(&call.namespace);
-    let fields = call.query.get("fieldSelector").map(String::as_str).unwrap_or_default();
-    let by_fields = terms(fields).all(|(key, value)| {
-        let pointer = format!("/{}", key.replace('.', "/"));
-        object.value.pointer(&pointer).and_then(Value::as_str).unwrap_or_default() == value
-    });
-    let labels = call.query.get("labelSelector").map(String::as_str).unwrap_or_default();
-    in_namespace && by_fields && terms(labels).all(|(key, value)| meta["labels"][key].as_str() == Some(value))
+/// The subresource `scale` of an object.
+pub(super) fn scale_of(object: &ServerObject) -> Value {
+    let (meta, spec, status) = (&object.value["metadata"], &object.value["spec"], &object.value["status"]);
+    let number = |value: &Value| value.as_i64().unwrap_or_default();
+    json!({
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {
+            "name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"],
+            "resourceVersion": meta["resourceVersion"], "creationTimestamp": meta["creationTimestamp"],
+        },
+        "spec": { "replicas": number(&spec["replicas"]) },
+        "status": { "replicas": number(&status["replicas"]) },
+    })
 }
 
-fn terms(selector: &str) -> impl Iterator<Item = (&str, &str)> {
-    selector.split(',').filter_map(|term| term.split_once('=')).map(|(key, value)| (key, value.trim_start_matches('=')))
+/// The object with the replicas of a `Scale`.
+fn scaled(before: &Value, scale: &Value) -> Result<Value, RequestRefusal> {
+    let replicas = scale["spec"]["replicas"].as_i64().filter(|replicas| (0..=i64::from(i32::MAX)).contains(replicas));
+    let invalid = || RequestRefusal::new(422, "Invalid", "spec.replicas: must be a number of replicas from 0 on");
+    let mut after = before.clone();
+    after["spec"]["replicas"] = json!(replicas.ok_or_else(invalid)?);
+    Ok(after)
+}
+
+/// The `stringData` of a Secret becomes part of its `data`.
+fn encode_texts(kind: &Kind, object: &mut Value) {
+    let texts = object.as_object_mut().filter(|_| *kind == SECRETS).and_then(|object| object.remove("stringData"));
+    for (key, text) in texts.as_ref().and_then(Value::as_object).into_iter().flatten() {
+        object["data"][key] = json!(BASE64_STANDARD.encode(text.as_str().unwrap_or_default()));
+    }
+}
+
+/// The merge patch that removes the fields of an earlier configuration that a later one leaves out.
+fn left_out(earlier: &Value, later: &Value) -> Option<Value> {
+    let (Value::Object(earlier), Value::Object(later)) = (earlier, later) else { return None };
+    let removal = |(key, value): (&String, &Value)| match later.get(key) {
+        None => Some((key.clone(), Value::Null)),
+        Some(later) => left_out(value, later).map(|removal| (key.clone(), removal)),
+    };
+    let removals: Map<String, Value> = earlier.iter().filter_map(removal).collect();
+    (!removals.is_empty()).then_some(Value::Object(removals))
+}
+
+/// Merges a patch into another one, whose removals of other fields stay.
+fn merge_over(patch: &mut Value, later: &Value) {
+    match (patch, later) {
+        (Value::Object(patch), Value::Object(later)) => {
+            for (key, value) in later {
+                merge_over(patch.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (patch, later) => *patch = later.clone(),
+    }
 }

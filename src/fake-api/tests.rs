@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
@@ -8,10 +8,10 @@ use kube::{
         DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams,
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::*;
+use super::{clock::VirtualClock, *};
 use mcm_api::machine::{Machine, MachineStatus};
 
 fn server() -> ApiServer {
@@ -204,6 +204,7 @@ async fn a_pod_has_its_grace_period_and_budgets_are_asked() {
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(60));
     let budget = server.get(&BUDGETS, "default", "b").unwrap();
     assert_eq!(budget.value["status"]["disruptionsAllowed"], json!(0), "one pod may go, and goes");
+    assert!(budget.value["status"]["disruptedPods"]["p"].is_string(), "the budget waits for its pod");
     api.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
     assert!(api.get_opt("p").await.unwrap().is_none());
 }

@@ -5,24 +5,37 @@ use std::{io, sync::Arc, time::Duration};
 use axum::body::Bytes;
 use futures::Stream;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    answer::{self, metadata_only},
-    call::ApiCall,
+    answer,
+    call::{AnswerShape, ApiCall},
+    filter::ObjectFilter,
     network::WatchFault,
+    object::ServerObject,
+    refusal::RequestRefusal,
     signal::ChangeSignal,
     state::ApiServerState,
-    store::{self, WatchChange},
+    store::ObjectStore,
+    table::TablePrinter,
 };
+use mcm_runtime::clock::TimeSource;
 
 /// Time between two bookmarks of a quiet watch.
 const BOOKMARK: Duration = Duration::from_secs(60);
+/// A watch without a limit lasts half an hour, as those of the real API server do at least.
+const LONGEST: u64 = 1_800;
 /// Changes in one chunk.
 const CHUNK: usize = 50;
 
 struct WatchStream {
+    clock: Arc<dyn TimeSource>,
+    filter: ObjectFilter,
+    /// Prints changes as tables.
+    printer: Option<TablePrinter>,
+    /// The objects at the beginning that are sent first.
+    initial: Option<Vec<Arc<ServerObject>>>,
     state: Arc<Mutex<ApiServerState>>,
     call: ApiCall,
     version: u64,
@@ -37,21 +50,37 @@ struct WatchStream {
     changed: ChangeSignal,
 }
 
-/// Lines of JSON, one for each change, until the watch ends.
+/// Lines of JSON, one for each change, until the watch ends. A watch without a version, or with `sendInitialEvents`, begins
+/// with all objects.
 pub(super) fn stream(
     state: Arc<Mutex<ApiServerState>>,
     changed: ChangeSignal,
+    clock: Arc<dyn TimeSource>,
     call: ApiCall,
-) -> impl Stream<Item = io::Result<Bytes>> + Send {
+) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, RequestRefusal> {
     let now = Instant::now();
-    let asked = call.query.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(300);
+    let asked = call.query.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(LONGEST);
     let network = Arc::clone(&state.lock().network);
     let life = network.watch_lasts(&call);
-    let longest = now + Duration::from_secs(asked);
+    let longest = now + Duration::from_secs(asked.min(LONGEST * 2));
     let (ends_at, end) = life.map_or((longest, WatchFault::Closed), |(after, end)| (longest.min(now + after), end));
+    let filter = ObjectFilter::from_call(&call)?;
     let version = call.query.get("resourceVersion").and_then(|version| version.parse().ok());
+    let (version, initial) = match version.filter(|_| !sends_initial(&call)) {
+        Some(version) => (version, None),
+        None => {
+            let objects =
+                |store: &ObjectStore| store.all(call.kind).filter(|one| filter.selects(one)).cloned().collect();
+            let state = state.lock();
+            (state.store.version(), Some(objects(&state.store)))
+        }
+    };
     let watch = WatchStream {
-        version: version.unwrap_or_else(|| state.lock().store.version()),
+        clock,
+        filter,
+        printer: (call.shape == AnswerShape::Table).then(|| TablePrinter::from_call(&call)),
+        initial,
+        version,
         changed,
         state,
         call,
@@ -62,13 +91,22 @@ pub(super) fn stream(
         shown_at: now,
         decided: 0,
     };
-    futures::stream::unfold(watch, WatchStream::next)
+    Ok(futures::stream::unfold(watch, WatchStream::next))
+}
+
+/// The watch replaces a list: a bookmark ends the objects that it begins with.
+fn sends_initial(call: &ApiCall) -> bool {
+    call.query.get("sendInitialEvents").is_some_and(|value| value == "true")
 }
 
 impl WatchStream {
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         if self.is_over {
             return None;
+        }
+        if let Some(text) = self.initial.take().map(|objects| self.beginning(&objects)).filter(|text| !text.is_empty())
+        {
+            return Some((Ok(text), self));
         }
         loop {
             let seen = self.changed.count();
@@ -89,7 +127,7 @@ impl WatchStream {
                 () = sleep_until(next_change) => {}
                 () = sleep_until(self.bookmark_at) => {
                     self.bookmark_at = Instant::now() + BOOKMARK;
-                    return Some((Ok(self.bookmark()), self));
+                    return Some((Ok(self.bookmark(&Value::Null)), self));
                 }
             }
         }
@@ -103,7 +141,7 @@ impl WatchStream {
         let changes = state.store.changes_after(self.call.kind, self.version)?;
         let mut text = Vec::new();
         for change in changes.iter().take(CHUNK) {
-            if !store::is_selected(&self.call, &change.object) {
+            if !self.filter.selects(&change.object) {
                 self.version = change.version;
                 continue;
             }
@@ -115,16 +153,50 @@ impl WatchStream {
                 break;
             }
             self.version = change.version;
-            write(&mut text, change, self.call.is_partial);
+            self.write(&mut text, change.what, &change.object);
         }
         Some((!text.is_empty()).then(|| Bytes::from(text)))
     }
 
-    fn bookmark(&self) -> Bytes {
+    /// All objects at the beginning, and the bookmark after them.
+    fn beginning(&self, objects: &[Arc<ServerObject>]) -> Bytes {
+        let mut text = Vec::new();
+        for object in objects {
+            self.write(&mut text, "ADDED", object);
+        }
+        if sends_initial(&self.call) {
+            text.extend_from_slice(&self.bookmark(&json!({ "k8s.io/initial-events-end": "true" })));
+        }
+        Bytes::from(text)
+    }
+
+    fn write(&self, text: &mut Vec<u8>, what: &str, object: &ServerObject) {
+        text.extend_from_slice(b"{\"type\":\"");
+        text.extend_from_slice(what.as_bytes());
+        text.extend_from_slice(b"\",\"object\":");
+        match &self.printer {
+            Some(printer) => {
+                let meta = json!({ "resourceVersion": object.version.to_string() });
+                text.extend_from_slice(printer.table([object], &meta, self.clock.now()).to_string().as_bytes());
+            }
+            None if self.call.shape == AnswerShape::Metadata => {
+                text.extend_from_slice(object.metadata_only().to_string().as_bytes());
+            }
+            None => text.extend_from_slice(&object.text()),
+        }
+        text.extend_from_slice(b"}\n");
+    }
+
+    fn bookmark(&self, annotations: &Value) -> Bytes {
         let kind = self.call.kind;
-        let version = self.version.to_string();
-        let object =
-            json!({ "kind": kind.name, "apiVersion": kind.api_version(), "metadata": { "resourceVersion": version } });
+        let mut meta = json!({ "resourceVersion": self.version.to_string() });
+        if !annotations.is_null() {
+            meta["annotations"] = annotations.clone();
+        }
+        let object = match &self.printer {
+            Some(printer) => printer.table([], &meta, self.clock.now()),
+            None => json!({ "kind": kind.name, "apiVersion": kind.api_version(), "metadata": meta }),
+        };
         Bytes::from(format!("{}\n", json!({ "type": "BOOKMARK", "object": object })))
     }
 
@@ -136,16 +208,4 @@ impl WatchStream {
             WatchFault::Silent => std::future::pending().await,
         }
     }
-}
-
-fn write(text: &mut Vec<u8>, change: &WatchChange, is_partial: bool) {
-    text.extend_from_slice(b"{\"type\":\"");
-    text.extend_from_slice(change.what.as_bytes());
-    text.extend_from_slice(b"\",\"object\":");
-    if is_partial {
-        text.extend_from_slice(metadata_only(&change.object.value).to_string().as_bytes());
-    } else {
-        text.extend_from_slice(&change.object.text());
-    }
-    text.extend_from_slice(b"}\n");
 }

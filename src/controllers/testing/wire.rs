@@ -60,7 +60,7 @@ fn line(call: &ApiCall) -> String {
         ApiVerb::Get | ApiVerb::List | ApiVerb::Watch => "GET",
         ApiVerb::Create => "POST",
         ApiVerb::Update => "PUT",
-        ApiVerb::MergePatch | ApiVerb::StrategicPatch => "PATCH",
+        ApiVerb::MergePatch | ApiVerb::StrategicPatch | ApiVerb::JsonPatch | ApiVerb::Apply => "PATCH",
         ApiVerb::Delete => "DELETE",
     };
     let parts = [call.kind.plural, call.name.as_str(), call.subresource.as_str()];

@@ -24,7 +24,7 @@ impl Ledger {
             ApiVerb::Create if call.subresource == "eviction" => has_uid,
             ApiVerb::Create | ApiVerb::Get | ApiVerb::List | ApiVerb::Watch => true,
             ApiVerb::Update => has_version,
-            ApiVerb::MergePatch => has_version || has_uid,
+            ApiVerb::MergePatch | ApiVerb::JsonPatch | ApiVerb::Apply => has_version || has_uid,
             // Names single entries of lists, so it needs no version.
             ApiVerb::StrategicPatch => has_uid,
             ApiVerb::Delete => has_uid,
