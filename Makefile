@@ -8,7 +8,7 @@ CLOUD_MACHINES ?= 500
 SOAK_MINUTES ?= 30
 # Features beyond the default ones for tests, such as FEATURES=aws,gcp; FEATURES=all is every driver of a cloud.
 FEATURES ?=
-export CAPI CLOUD FEATURES K8S KEEP
+export CAPI CLOUD CONTROL_PLANE FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
 .PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds mutants check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
@@ -29,7 +29,7 @@ release: ## Make the release VERSION=v0.1.0 in dist/VERSION, offline (IMAGE=REGI
 release-twice: ## Make the release VERSION=v0.1.0 two times in different folders, and compare all bytes
 	@hack/release/run $(VERSION) --twice $(if $(IMAGE),--image $(IMAGE)) $(if $(KEY),--key $(KEY)) $(RELEASE)
 
-demo: ## Create, roll, kill, drain and delete machines on a real control plane (CLOUD=aws, or another folder of src/drivers/; CAPI=1 with Cluster API; KEEP=1 leaves it running)
+demo: ## Create, roll, kill, drain and delete machines (CONTROL_PLANE=real with Kubernetes; CLOUD=aws, or another folder of src/drivers/; CAPI=1 with Cluster API; KEEP=1 leaves it running)
 	@hack/demo
 
 test: ## Run all tests: unit, model, and integration on a real control plane (K8S=1.34 for another minor; FEATURES=aws,gcp with drivers of clouds)

@@ -86,7 +86,7 @@ pub enum McmCommand {
     SimulatedCloud(SimulatedCloudOptions),
     /// Demonstrate mcm with simulated machines
     #[command(
-        after_help = "Examples:\n  mcm demo\n  mcm demo --control-plane-binaries /usr/local/kubebuilder/bin\n  mcm demo --kubeconfig ~/.kube/config"
+        after_help = "Examples:\n  mcm demo\n  mcm demo --control-plane real --control-plane-binaries /usr/local/kubebuilder/bin\n  mcm demo --kubeconfig ~/.kube/config"
     )]
     Demo(DemoOptions),
     /// Say why machines, sets and deployments do not progress

@@ -3,6 +3,9 @@
 mod acts;
 mod cloud;
 mod control_plane;
+mod embedded;
+mod identities;
+mod kubelets;
 mod options;
 mod process;
 mod props;
@@ -24,7 +27,7 @@ use mcm_driver::tls::use_ring;
 
 pub use self::{
     cloud::{DemoCloud, DemoVms},
-    options::{DemoOptions, ShowOptions, SummaryFormat},
+    options::{DemoOptions, ShowOptions, StartedControlPlane, SummaryFormat},
     process::run_here,
     scene::LiveObjects,
     screen::{ActDisplay, DemoScreen},
@@ -34,6 +37,7 @@ pub use self::{
 };
 use self::{
     control_plane::{ControlPlane, ControlPlanePrograms},
+    embedded::EmbeddedControlPlane,
     process::ChildProcess,
     simulated::SimulatedDemoCloud,
     stage::DemoEnvironment,
@@ -51,7 +55,10 @@ pub async fn run(mut options: DemoOptions) -> Result<()> {
     let state = folder.path().join("control-plane");
     let outcome = match options.kubeconfig.clone() {
         Some(kubeconfig) => on_cluster(&options, &program, &kubeconfig).await.map(drop),
-        None => on_own_control_plane(&options, &program, &state).await,
+        None => match options.started_control_plane() {
+            StartedControlPlane::Embedded => on_embedded_control_plane(&options, &program, &state).await,
+            StartedControlPlane::Real => on_own_control_plane(&options, &program, &state).await,
+        },
     };
     if own_logs && (outcome.is_err() && options.show.logs().exists() || options.leaves_processes()) {
         std::fs::remove_dir_all(state).ok();
@@ -74,6 +81,25 @@ async fn on_cluster(options: &DemoOptions, program: &Path, kubeconfig: &Path) ->
     stage::check(kubeconfig).await?;
     let (cloud, process) = SimulatedDemoCloud::start(program, options, kubeconfig).await.context("prepare the demo")?;
     play(options, program, kubeconfig, Arc::new(cloud), Some(process)).await
+}
+
+/// Whatever happens, Ctrl-C as well, all its processes end before this returns.
+async fn on_embedded_control_plane(options: &DemoOptions, program: &Path, state: &Path) -> Result<()> {
+    let mut kept = None;
+    options.show.screen().say(
+        "Starting the embedded API server, which is in memory. For etcd and Kubernetes: mcm demo --control-plane real, \
+         or make demo CONTROL_PLANE=real",
+    );
+    let control_plane = EmbeddedControlPlane::start(state).await.context("start the embedded API server")?;
+    let demo = async {
+        kept = on_cluster(options, program, &control_plane.kubeconfig).await?;
+        Ok(())
+    };
+    let outcome = run_here(demo, options.show.keep).await;
+    if let Some(mut kept) = kept {
+        kept.end().await;
+    }
+    outcome
 }
 
 /// Whatever happens, Ctrl-C as well, all its processes end before this returns.
@@ -126,7 +152,12 @@ async fn play(
     let screen = show.screen();
     let stage = DemoEnvironment::set(options, program, kubeconfig, cloud).await.context("prepare the demo")?;
     let own = Some(std::process::id());
-    show.record_processes([process.as_ref().map_or(own, ChildProcess::id), stage.process()].into_iter().flatten())?;
+    // A process with a control plane ends the others.
+    let processes = match &options.kubeconfig {
+        Some(_) => [process.as_ref().map_or(own, ChildProcess::id), stage.process()],
+        None => [own, None],
+    };
+    show.record_processes(processes.into_iter().flatten())?;
     let outcome = acts::play(&stage, &screen, show.keep).await;
     let outcome = outcome.with_context(|| format!("see the logs in {}", show.logs().display()));
     let mut kept = FinishedDemo { stage, process };

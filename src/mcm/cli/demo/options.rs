@@ -18,7 +18,12 @@ pub struct DemoOptions {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Directory with etcd, kube-apiserver, kube-controller-manager and kube-scheduler for the control plane; without it
+    /// Control plane that the demo starts: `embedded`, an API server in memory; or `real`, with the programs of Kubernetes.
+    /// With --control-plane-binaries it is `real`
+    #[arg(long, value_name = "KIND", conflicts_with = "kubeconfig", hide_possible_values = true)]
+    pub control_plane: Option<StartedControlPlane>,
+
+    /// Directory with etcd, kube-apiserver, kube-controller-manager and kube-scheduler for the real control plane; without it
     /// they are those in $KUBEBUILDER_ASSETS, or in $PATH
     #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
     pub control_plane_binaries: Option<PathBuf>,
@@ -48,6 +53,15 @@ pub struct ShowOptions {
     pub record: Option<PathBuf>,
 }
 
+/// A control plane that the demo starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StartedControlPlane {
+    /// An API server in memory.
+    Embedded,
+    /// etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
+    Real,
+}
+
 /// Format of the final report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SummaryFormat {
@@ -58,6 +72,12 @@ pub enum SummaryFormat {
 }
 
 impl DemoOptions {
+    /// The control plane to start where there is no cluster.
+    pub(super) fn started_control_plane(&self) -> StartedControlPlane {
+        let implied = self.control_plane_binaries.as_ref().map(|_| StartedControlPlane::Real);
+        self.control_plane.or(implied).unwrap_or(StartedControlPlane::Embedded)
+    }
+
     /// The processes of the demo outlive it. Those on its own control plane end with it.
     pub(super) const fn leaves_processes(&self) -> bool {
         self.show.keep && self.kubeconfig.is_some()

@@ -1,7 +1,5 @@
 //! A control plane of the demo: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes of this machine.
 
-mod identities;
-mod kubelets;
 mod programs;
 
 use std::{
@@ -14,9 +12,10 @@ use anyhow::{Context, Result, bail};
 use kube::Client;
 use tokio::{task::JoinHandle, time::Instant};
 
-use self::identities::ControlPlaneIdentities;
 pub use self::programs::ControlPlanePrograms;
 use super::{
+    identities::{self, ControlPlaneIdentities},
+    kubelets,
     process::{ChildProcess, free_port},
     stage,
 };

@@ -58,7 +58,8 @@ fn due(pod: &Pod) -> Option<Step> {
     }
 }
 
-fn running(now: Timestamp) -> Value {
+/// The status of a pod that runs.
+pub(super) fn running(now: Timestamp) -> Value {
     let conditions =
         CONDITIONS.map(|name| json!({"type": name, "status": "True", "lastTransitionTime": now.to_string()}));
     json!({"phase": "Running", "startTime": now.to_string(), "conditions": conditions})
