@@ -93,14 +93,18 @@ async fn a_rollout_is_followed_to_its_end_paused_undone_and_restarted() {
     assert!(tried.contains("nothing was changed"), "{tried}");
     let paused = text(&world, &["rollout", "pause", "pool"], 0).await;
     assert!(paused.contains(r#"kubectl patch machinedeployments.machine.sapcloud.io pool"#), "{paused}");
-    let refused = text(&world, &["rollout", "undo", "pool"], 3).await;
-    assert!(refused.contains("is paused") && refused.contains("hint: mcm rollout resume pool"), "{refused}");
-    text(&world, &["rollout", "resume", "pool"], 0).await;
+    let undone = text(&world, &["rollout", "undo", "pool"], 0).await;
+    assert!(undone.contains("stays paused") && undone.contains("next: mcm rollout resume pool"), "{undone}");
+    let unasked = text(&world, &["rollout", "resume", "pool"], 3).await;
+    assert!(unasked.contains("--yes"), "{unasked}");
+    let resumed = text(&world, &["rollout", "resume", "pool", "--yes"], 0).await;
+    assert!(resumed.contains("plan: REPLACES 2 of 2 machines"), "{resumed}");
+    world.settled(2, "small").await;
 
     let unasked = text(&world, &["rollout", "undo", "pool"], 3).await;
     assert!(unasked.contains("--yes"), "{unasked}");
     text(&world, &["rollout", "undo", "pool", "--yes"], 0).await;
-    world.settled(2, "small").await;
+    world.settled(2, "large").await;
 
     let before = world.scene.now().names();
     text(&world, &["rollout", "restart", "pool", "--yes"], 0).await;

@@ -256,6 +256,9 @@ pub struct PlanBlocker {
     pub text: String,
     /// Steps of a user that end it.
     pub remedies: Vec<BlockerRemedy>,
+    /// It holds the object up already, without the change.
+    #[serde(skip)]
+    pub is_now: bool,
 }
 
 /// The plan for an object.

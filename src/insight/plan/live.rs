@@ -22,6 +22,7 @@ pub async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass) -> Vec
         subject: format!("MachineClass/{name}"),
         text,
         remedies: Vec::new(),
+        is_now: false,
     };
     let not_asked = |error: &anyhow::Error| {
         vec![found(BlockerSeverity::Delays, format!("the cloud of class {name} was not asked: {error:#}"))]

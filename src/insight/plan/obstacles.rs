@@ -32,7 +32,7 @@ use mcm_rules::plan::{SubjectRef, WaitKind, counted, guide::WaitEnd};
 const MOST: usize = 5;
 
 fn blocker(kind: &str, severity: BlockerSeverity, subject: String, text: String) -> PlanBlocker {
-    PlanBlocker { wait_kind: kind.to_owned(), severity, subject, text, remedies: Vec::new() }
+    PlanBlocker { wait_kind: kind.to_owned(), severity, subject, text, remedies: Vec::new(), is_now: false }
 }
 
 /// The waits at the end of a rehearsal that no controller ends, one for each text.
@@ -55,7 +55,7 @@ pub fn of_waits(waits: &[RehearsalWait], namespace: &str) -> Vec<PlanBlocker> {
         let remedies = remedies.map(remedy_of_plan).collect();
         let subject = format!("{}/{}", told.kind, told.name);
         let wait_kind = format!("{:?}", told.wait.kind);
-        found.push(PlanBlocker { wait_kind, severity, subject, text, remedies });
+        found.push(PlanBlocker { wait_kind, severity, subject, text, remedies, is_now: false });
         if found.len() == MOST {
             break;
         }
@@ -210,6 +210,7 @@ fn blocker_now((object, wait): (&SubjectRef, &ExplainedWait)) -> PlanBlocker {
         subject: format!("{}/{}", object.kind, object.name),
         text: format!("now, {} waits for {}", object.name, wait.text),
         remedies: wait.remedies.iter().cloned().map(remedy_of_plan).collect(),
+        is_now: true,
     }
 }
 

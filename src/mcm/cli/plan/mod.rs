@@ -3,7 +3,10 @@
 mod namespaces;
 mod policy;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use clap::{ArgAction, Args, ValueEnum};
@@ -155,7 +158,7 @@ async fn in_one(options: &PlanOptions) -> Result<Plan> {
     // As for kubectl, the namespace that the files name needs no flag.
     let mut reading = options.reading.clone();
     reading.namespace = reading.namespace.or_else(|| namespace_of(&files));
-    let cell = reading.open().await?;
+    let mut cell = reading.open().await?;
     if options.object.is_none() && options.files.is_empty() {
         return of_everything(options, cell).await;
     }
@@ -164,7 +167,16 @@ async fn in_one(options: &PlanOptions) -> Result<Plan> {
         None => changes_of_files(&files, &facts.namespace),
     };
     let new_secrets = secrets_of_files(&files, &cell.namespace);
-    of_changes(options, cell, new_secrets, changes).await
+    of_changes(&mut cell, new_secrets, options.policy.as_deref(), options.live, changes).await
+}
+
+/// The plan for a merge patch of a deployment.
+///
+/// # Errors
+/// The objects cannot be read.
+pub(super) async fn of_patch(cell: &mut ReadOnly, name: &str, patch: Value) -> Result<Plan> {
+    let change = PlannedChange { kind: DEPLOYMENT, name: name.to_owned(), wish: ChangeContent::Patch(patch) };
+    of_changes(cell, BTreeSet::new(), None, false, |_| Ok((vec![change], Vec::new()))).await
 }
 
 /// The plan for everything in all namespaces.
@@ -185,26 +197,29 @@ async fn of_namespace(options: &PlanOptions, reach: ReadOnlyClients) -> Result<(
 
 /// The plan for everything in a namespace. Settled objects are counted.
 async fn of_everything(options: &PlanOptions, cell: ReadOnly) -> Result<Plan> {
-    let plan = of_changes(options, cell, BTreeSet::new(), |facts| Ok(changes_of_everything(facts))).await?;
+    let mut cell = cell;
+    let changes = |facts: &NamespaceFacts| Ok(changes_of_everything(facts));
+    let plan = of_changes(&mut cell, BTreeSet::new(), options.policy.as_deref(), options.live, changes).await?;
     Ok(plan.without_settled())
 }
 
 /// The plan for changes that follow from the objects of a namespace, with notes about these.
 async fn of_changes(
-    options: &PlanOptions,
-    mut cell: ReadOnly,
+    cell: &mut ReadOnly,
     new_secrets: BTreeSet<String>,
+    policy: Option<&Path>,
+    is_live: bool,
     changes: impl FnOnce(&NamespaceFacts) -> Result<(Vec<PlannedChange>, Vec<String>)>,
 ) -> Result<Plan> {
-    let mut facts = reader::unplanned(&cell).await?;
-    let flags = policy::apply(options.policy.as_deref(), &mut cell, &facts.managers).await?;
+    let mut facts = reader::unplanned(cell).await?;
+    let flags = policy::apply(policy, cell, &facts.managers).await?;
     // The source of the flags says which manager did not answer.
-    facts.memory = Memory { problems: Vec::new(), ..memory::ask(&cell, &facts.managers, None).await };
+    facts.memory = Memory { problems: Vec::new(), ..memory::ask(cell, &facts.managers, None).await };
     let (changes, mut notes) = changes(&facts)?;
     let objects: Vec<SubjectRef> = changes.iter().map(|change| facts.subject(change.kind, &change.name)).collect();
-    reader::plan_below(&cell, &mut facts, &objects);
-    notes.extend(reader::notes(&cell, &facts));
-    let mut plan = plan_of(&cell, &facts, &changes, new_secrets, options.live).await?;
+    reader::plan_below(cell, &mut facts, &objects);
+    notes.extend(reader::notes(cell, &facts));
+    let mut plan = plan_of(cell, &facts, &changes, new_secrets, is_live).await?;
     plan.notes.splice(0..0, notes);
     plan.flags = Some(flags);
     Ok(plan)

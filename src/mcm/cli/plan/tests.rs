@@ -13,7 +13,7 @@ use mcm_fake_api::{
 };
 use mcm_insight::{
     plan::{
-        answer::{FieldEffect, MachinePlan, PlanSummary, SettledCounts},
+        answer::{BlockerSeverity, FieldEffect, MachinePlan, PlanBlocker, PlanSummary, SettledCounts},
         outcome::PlannedDeployment,
     },
     reader,
@@ -401,6 +401,19 @@ async fn machines_of_a_set_that_another_deployment_adopts_are_left_out() {
     let plan = plane.plan(&changes).await;
     let object = &plan.objects[0];
     assert_eq!((object.summary.create, object.summary.adopt, object.machines.len()), (2, 0, 0), "{}", text(&plan));
+}
+
+/// As a verb plans its patch.
+#[rstest]
+#[case::a_class_that_exists("small", false)]
+#[case::a_class_that_is_gone("gone", true)]
+#[tokio::test]
+async fn the_plan_of_a_patch_says_what_is_in_its_way(#[case] class: &str, #[case] is_blocked: bool) {
+    let mut plane = Plane::of(&deployment(2)).await;
+    let plan = of_patch(&mut plane.cell, "pool", of_template(&json!({ "class": { "name": class } }))).await.unwrap();
+    let is_in_the_way = |one: &PlanBlocker| one.severity == BlockerSeverity::Blocks && one.wait_kind == "Class";
+    assert_eq!(plan.objects[0].blockers.iter().any(is_in_the_way), is_blocked, "{}", text(&plan));
+    assert_eq!(plane.writes(), 0);
 }
 
 /// The fields of a schema, each with another value.

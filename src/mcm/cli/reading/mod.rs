@@ -37,6 +37,15 @@ pub(super) struct ReadingOptions {
 }
 
 impl ReadingOptions {
+    /// The options of a command that also writes.
+    pub(super) fn for_clusters(
+        namespace: Option<String>,
+        kubeconfig: Option<PathBuf>,
+        target_kubeconfig: String,
+    ) -> Self {
+        Self { namespace, kubeconfig, target_kubeconfig }
+    }
+
     /// Reads the caches of the namespace.
     ///
     /// # Errors

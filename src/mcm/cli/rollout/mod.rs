@@ -10,7 +10,7 @@ use clap::Subcommand;
 
 use super::{
     exit::{CommandAnswer, CommandExit},
-    verbs::{self, ChangeVerb, DeploymentOptions, UndoOptions},
+    verbs::{self, ChangeVerb, DeploymentOptions, RolloutVerbOptions, UndoOptions},
 };
 pub use history::HistoryOptions;
 pub(super) use report::bar;
@@ -34,7 +34,8 @@ pub enum RolloutCommand {
     History(Box<HistoryOptions>),
     /// Return to the template of an earlier revision
     ///
-    /// The controller copies the template of the revision into the deployment, which replaces its machines again.
+    /// The controller copies the template of the revision into the deployment, which replaces its machines again. The plan of the
+    /// change is made first, and a change that something blocks is refused. A paused deployment gets the template, and stays paused.
     #[command(
         after_help = "Examples:\n  mcm rollout undo pool -n demo\n  mcm rollout undo pool -n demo --to-revision 1 --dry-run\n\nNext: mcm rollout status pool -n demo follows it."
     )]
@@ -45,17 +46,20 @@ pub enum RolloutCommand {
     )]
     Pause(Box<DeploymentOptions>),
     /// Resume a paused rollout
+    ///
+    /// The plan of the change is made first, and a change that something blocks is refused.
     #[command(
         after_help = "Examples:\n  mcm rollout resume pool -n demo\n\nNext: mcm rollout status pool -n demo follows it."
     )]
-    Resume(Box<DeploymentOptions>),
+    Resume(Box<RolloutVerbOptions>),
     /// Replace all machines of a deployment, within its bounds
     ///
-    /// Writes the annotation machine.mcm/restarted-at into the template, which makes a new MachineSet.
+    /// Writes the annotation machine.mcm/restarted-at into the template, which makes a new MachineSet. The plan of the change is made
+    /// first, and a change that something blocks is refused.
     #[command(
         after_help = "Examples:\n  mcm rollout restart pool -n demo\n  mcm rollout restart pool -n demo --yes\n\nNext: mcm rollout status pool -n demo follows it."
     )]
-    Restart(Box<DeploymentOptions>),
+    Restart(Box<RolloutVerbOptions>),
 }
 
 /// Executes a sub-command.

@@ -9,7 +9,7 @@ use crate::{
         labels,
         machine::{Machine, MachineDeployment, MachineSet, PreserveMode, StrategyType},
     },
-    cli::exit::ExitError,
+    cli::{exit::ExitError, plan::to_revision},
 };
 use mcm_controllers::{machine::DrainReason, machine_deployment::revision_of};
 use mcm_insight::{
@@ -29,6 +29,8 @@ pub(super) struct ObjectPatch {
     pub version: String,
     /// JSON merge patch.
     pub patch: Value,
+    /// The patch whose plan is made before the change; `None` if it replaces no machine.
+    pub planned: Option<Value>,
     /// The change and its effect, in one or two sentences.
     pub says: String,
     /// Machines are replaced or pods are deleted.
@@ -88,7 +90,7 @@ const fn suitable(verb: ChangeVerb) -> &'static str {
 
 fn change(object: &SubjectRef, of: &impl Resource, patch: Value, says: String) -> ObjectPatch {
     let version = of.meta().resource_version.clone().unwrap_or_default();
-    ObjectPatch { object: object.clone(), version, patch, says, needs_consent: false, next: None }
+    ObjectPatch { object: object.clone(), version, patch, planned: None, says, needs_consent: false, next: None }
 }
 
 fn deleted(object: &SubjectRef, of: &impl Resource) -> Result<(), ExitError> {
@@ -133,12 +135,19 @@ fn of_deployment(
         }
         (ChangeVerb::Resume, true) => {
             let left = replaced(facts, family, family.new_set());
-            let says = format!("resumes MachineDeployment {name}: {} left to replace", machines(left));
+            let at_once = at_once(deployment, left);
+            let says = format!("resumes MachineDeployment {name}: {} left to replace{at_once}", machines(left));
+            let patch = json!({"spec": {"paused": false}});
             Ok(ObjectPatch {
                 next: follow,
                 needs_consent: left > 0,
-                ..change(object, deployment, json!({"spec": {"paused": false}}), says)
+                planned: Some(patch.clone()),
+                ..change(object, deployment, patch, says)
             })
+        }
+        (ChangeVerb::Undo(revision), true) => {
+            let next = Some(format!("mcm rollout resume {name} -n {namespace}"));
+            Ok(ObjectPatch { next, ..undo(facts, object, family, revision)? })
         }
         (_, true) => Err(paused()),
         (ChangeVerb::Undo(revision), false) => {
@@ -163,8 +172,9 @@ fn restart(
     let at = format!("{:.0}", facts.now);
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {labels::RESTARTED_AT: at}}}}});
     let left = replaced(facts, family, None);
-    let says = format!("replaces {} of MachineDeployment {name}", machines(left));
-    Ok(ObjectPatch { needs_consent: left > 0, ..change(object, deployment, patch, says) })
+    let says = format!("replaces {} of MachineDeployment {name}{}", machines(left), at_once(deployment, left));
+    let planned = Some(patch.clone());
+    Ok(ObjectPatch { needs_consent: left > 0, planned, ..change(object, deployment, patch, says) })
 }
 
 fn undo(
@@ -192,10 +202,24 @@ fn undo(
     let changes = changes(&deployment.spec.template, &set.spec.template);
     let changes = changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let left = replaced(facts, family, Some(set));
-    let says =
-        format!("returns MachineDeployment {name} to revision {revision} ({changes}): replaces {}", machines(left));
+    let returns = format!("returns MachineDeployment {name} to revision {revision} ({changes})");
+    let template = to_revision(facts, name, revision).map_err(|error| ExitError::no(error.message, error.hint))?;
+    // The controllers return to a revision only once a pause ends. The template alone returns at once, and nothing is replaced.
+    if deployment.spec.paused {
+        let says = format!("{returns}, which stays paused: machines are replaced once it is resumed");
+        return Ok(change(object, deployment, template, says));
+    }
+    let says = format!("{returns}: replaces {}{}", machines(left), at_once(deployment, left));
     let patch = json!({"spec": {"rollbackTo": {"revision": revision}}});
-    Ok(ObjectPatch { needs_consent: left > 0, ..change(object, deployment, patch, says) })
+    Ok(ObjectPatch { needs_consent: left > 0, planned: Some(template), ..change(object, deployment, patch, says) })
+}
+
+/// The strategy Recreate deletes all machines before it creates others.
+fn at_once(deployment: &MachineDeployment, count: usize) -> &'static str {
+    match deployment.spec.strategy.kind() {
+        Some(StrategyType::Recreate) if count > 1 => ", all at once (strategy Recreate)",
+        _ => "",
+    }
 }
 
 /// Machines of other sets, which a rollout to a set would replace.

@@ -2,6 +2,7 @@
 //! `mcm machine preserve|forget`. Each is one patch, and prints the kubectl command that does the same.
 
 mod decide;
+mod look;
 #[cfg(test)]
 mod tests;
 mod verb;
@@ -19,10 +20,16 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
+use look::PlannedPatch;
+use serde_json::Value;
 
-use super::exit::{CommandAnswer, CommandExit, ExitError};
+use super::{
+    exit::{CommandAnswer, CommandExit, ExitError},
+    plan::{self, Plan},
+    reading::ReadingOptions,
+};
 use crate::api::machine::{GROUP, VERSION};
-use mcm_insight::reader;
+use mcm_insight::{reader, terminal::TerminalLook};
 use mcm_rules::plan::SubjectRef;
 use mcm_runtime::kubeconfig::{
     self, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
@@ -65,6 +72,30 @@ pub struct DeploymentOptions {
     writing: WritingOptions,
 }
 
+/// What is looked at before a rollout begins.
+#[derive(Args, Clone, Debug)]
+struct RolloutLookOptions {
+    /// Go on although the plan of the change is blocked
+    #[arg(long)]
+    force: bool,
+    /// Kubeconfig of the target cluster, for the plan: a file, "none" if the manager runs without one, or empty if the Nodes are in
+    /// the control cluster
+    #[arg(long, default_value = "", value_name = "FILE")]
+    target_kubeconfig: String,
+}
+
+/// Options of a verb that begins a rollout.
+#[derive(Args, Debug)]
+pub struct RolloutVerbOptions {
+    /// Name of the MachineDeployment
+    #[arg(value_name = "DEPLOYMENT")]
+    deployment: String,
+    #[command(flatten)]
+    look: RolloutLookOptions,
+    #[command(flatten)]
+    writing: WritingOptions,
+}
+
 /// Options of `mcm rollout undo`.
 #[derive(Args, Debug)]
 pub struct UndoOptions {
@@ -74,6 +105,8 @@ pub struct UndoOptions {
     /// The revision, as mcm rollout history shows it; the one before the current one if absent
     #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..))]
     to_revision: Option<i64>,
+    #[command(flatten)]
+    look: RolloutLookOptions,
     #[command(flatten)]
     writing: WritingOptions,
 }
@@ -165,32 +198,48 @@ pub struct VerbRequest {
     object: String,
     /// The kind of the object where the user gives only a name; empty for any.
     kind: &'static str,
+    /// For verbs that begin a rollout.
+    look: Option<RolloutLookOptions>,
     writing: WritingOptions,
 }
 
 impl DeploymentOptions {
     pub(super) fn verb(self, verb: ChangeVerb) -> VerbRequest {
-        VerbRequest { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
+        VerbRequest { verb, object: self.deployment, kind: "MachineDeployment", look: None, writing: self.writing }
+    }
+}
+
+impl RolloutVerbOptions {
+    pub(super) fn verb(self, verb: ChangeVerb) -> VerbRequest {
+        let Self { deployment, look, writing } = self;
+        VerbRequest { verb, object: deployment, kind: "MachineDeployment", look: Some(look), writing }
     }
 }
 
 impl UndoOptions {
     pub(super) fn verb(self) -> VerbRequest {
-        let verb = ChangeVerb::Undo(self.to_revision);
-        VerbRequest { verb, object: self.deployment, kind: "MachineDeployment", writing: self.writing }
+        let Self { deployment, to_revision, look, writing } = self;
+        let verb = ChangeVerb::Undo(to_revision);
+        VerbRequest { verb, object: deployment, kind: "MachineDeployment", look: Some(look), writing }
     }
 }
 
 impl FreezeOptions {
     pub(super) fn verb(self, verb: ChangeVerb) -> VerbRequest {
-        VerbRequest { verb, object: self.object, kind: "", writing: self.writing }
+        VerbRequest { verb, object: self.object, kind: "", look: None, writing: self.writing }
     }
 }
 
 impl DrainCommand {
     pub(super) fn verb(self) -> VerbRequest {
         let Self::Force(options) = self;
-        VerbRequest { verb: ChangeVerb::ForceDrain, object: options.machine, kind: "Machine", writing: options.writing }
+        VerbRequest {
+            verb: ChangeVerb::ForceDrain,
+            object: options.machine,
+            kind: "Machine",
+            look: None,
+            writing: options.writing,
+        }
     }
 }
 
@@ -209,7 +258,7 @@ impl MachineCommand {
                 (ChangeVerb::Forget { leaves_vm: options.leave_vm }, options.machine, options.writing)
             }
         };
-        VerbRequest { verb, object, kind: "Machine", writing }
+        VerbRequest { verb, object, kind: "Machine", look: None, writing }
     }
 }
 
@@ -218,21 +267,29 @@ impl MachineCommand {
 /// # Errors
 /// The control cluster cannot be used, the change makes no sense, or the user declines.
 pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
-    let VerbRequest { verb, object, kind, writing } = request;
-    let (client, namespace) = connect(&writing).await?;
+    let VerbRequest { verb, object, kind, look, writing } = request;
+    let (client, namespace, server) = connect(&writing).await?;
     let wanted = if kind.is_empty() || object.contains('/') { object } else { format!("{kind}/{object}") };
     // One time for all attempts: a change that contains it stays the same.
     let now = Timestamp::now();
     let decided = async || {
         let facts = reader::objects(&client, &namespace, now).await?;
-        anyhow::Ok(decide::decide(&facts, verb, &reader::find(&facts, &wanted)?)?)
+        let patch = decide::decide(&facts, verb, &reader::find(&facts, &wanted)?)?;
+        let plan = match look.as_ref().zip(patch.planned.clone()) {
+            Some((look, planned)) => Some(planned_effect(&writing, look, &namespace, &patch, planned).await?),
+            None => None,
+        };
+        anyhow::Ok(PlannedPatch { patch, plan })
     };
-    let change = decided().await?;
+    let planned = decided().await?;
+    planned.permit(verb, look.as_ref().is_some_and(|look| look.force))?;
+    let change = &planned.patch;
     if change.needs_consent && !writing.dry_run && !writing.yes {
-        consent(&change)?;
+        consent(&planned, &server)?;
     }
-    carry_out(&client, &change, writing.dry_run, decided).await?;
-    let mut text = format!("{}\nthe same with kubectl: {}\n", change.says, change.kubectl());
+    carry_out(&client, &planned, writing.dry_run, decided).await?;
+    let headline = planned.headline().map(|line| format!("\n{line}")).unwrap_or_default();
+    let mut text = format!("{}{headline}\nthe same with kubectl: {}\n", change.says, change.kubectl());
     if writing.dry_run {
         text += "dry run: the API server accepts the change, and nothing was changed\n";
     } else if let Some(next) = &change.next {
@@ -241,24 +298,45 @@ pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
     Ok(CommandAnswer { text, exit: CommandExit::Good })
 }
 
-async fn connect(writing: &WritingOptions) -> Result<(Client, String)> {
+/// The plan of a patch of a deployment.
+async fn planned_effect(
+    writing: &WritingOptions,
+    look: &RolloutLookOptions,
+    namespace: &str,
+    patch: &ObjectPatch,
+    planned: Value,
+) -> Result<Plan> {
+    let (namespace, target) = (Some(namespace.to_owned()), look.target_kubeconfig.clone());
+    let reading = ReadingOptions::for_clusters(namespace, writing.kubeconfig.clone(), target);
+    let cell = reading.cell(reading.reach().await?);
+    plan::of_patch(&mut cell.await?, &patch.object.name, planned).await
+}
+
+/// A client of the control cluster, the namespace, and the address of the API server.
+async fn connect(writing: &WritingOptions) -> Result<(Client, String, String)> {
     let control = ControlKubeconfig::from(writing.kubeconfig.clone());
     let clusters =
         ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::LocalKubeconfig).await?;
     let client = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
     kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
     let namespace = writing.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
-    Ok((client, namespace))
+    Ok((client, namespace, clusters.control.config.cluster_url.to_string()))
 }
 
 /// Requests consent on a terminal. Without one, `--yes` is needed.
-fn consent(change: &ObjectPatch) -> Result<()> {
-    let says = &change.says;
+fn consent(planned: &PlannedPatch, server: &str) -> Result<()> {
+    let SubjectRef { namespace, .. } = &planned.patch.object;
+    let place = format!("namespace {namespace} of the cluster {}", server.trim_end_matches('/'));
+    let says = format!("{} ({place})", planned.patch.says);
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let hint = "add --yes if you mean it, or --dry-run to try it";
         return Err(ExitError::no(format!("this needs a confirmation: {says}"), hint).into());
     }
     let mut screen = io::stderr().lock();
+    if let Some(plan) = &planned.plan {
+        let text = plan::report(TerminalLook::PLAIN, plan, plan::RoundDetail::Summary);
+        write!(screen, "{text}\n").context("write to standard error")?;
+    }
     write!(screen, "{says}\nContinue? [y/N] ").and_then(|()| screen.flush()).context("write to standard error")?;
     let mut answer = String::new();
     io::stdin().lock().take(MOST_ANSWER).read_line(&mut answer).context("read the answer")?;
@@ -269,24 +347,24 @@ fn consent(change: &ObjectPatch) -> Result<()> {
 }
 
 /// Writes a change. If the object was changed meanwhile, as by a status of the manager, decides again, and repeats this while
-/// the change stays the same.
+/// the change and its effect stay the same.
 async fn carry_out(
     client: &Client,
-    change: &ObjectPatch,
+    change: &PlannedPatch,
     dry_run: bool,
-    decided: impl AsyncFn() -> Result<ObjectPatch>,
+    decided: impl AsyncFn() -> Result<PlannedPatch>,
 ) -> Result<()> {
     let mut latest = change.clone();
     for _ in 0..MOST_ATTEMPTS {
-        if write(client, &latest, dry_run).await? == PatchOutcome::Yes {
+        if write(client, &latest.patch, dry_run).await? == PatchOutcome::Yes {
             return Ok(());
         }
         latest = decided().await?;
-        if latest.patch != change.patch {
+        if !latest.is_same(change) {
             break;
         }
     }
-    let SubjectRef { kind, name, .. } = &change.object;
+    let SubjectRef { kind, name, .. } = &change.patch.object;
     let message = format!("{kind} {name} was changed meanwhile, so nothing was written");
     Err(ExitError { message, hint: "try again".to_owned(), exit: CommandExit::Failed }.into())
 }

@@ -32,7 +32,7 @@ impl World {
         self.server.get(&DEPLOYMENTS, "demo", "pool").unwrap().value.clone()
     }
 
-    fn undo(&self) -> Result<ObjectPatch> {
+    fn undo(&self) -> Result<PlannedPatch> {
         let mut facts = blocked_pool();
         let deployment = serde_json::from_value(self.deployment())?;
         facts.deployments.insert("pool".to_owned(), deployment);
@@ -40,7 +40,7 @@ impl World {
         if self.readings.fetch_add(1, Ordering::Relaxed) < self.disturbed {
             self.server.edit(&DEPLOYMENTS, "demo", "pool", self.disturbance).unwrap();
         }
-        Ok(change)
+        Ok(PlannedPatch { patch: change, plan: None })
     }
 
     async fn run(&self) -> Result<()> {

@@ -75,13 +75,36 @@ fn what_makes_no_sense_for_a_deployment_is_refused(#[case] verb: ChangeVerb, #[c
 }
 
 #[rstest]
-#[case(ChangeVerb::Undo(None))]
-#[case(ChangeVerb::Restart)]
-fn a_paused_deployment_is_resumed_first(#[case] verb: ChangeVerb) {
+#[case::undo(ChangeVerb::Undo(None))]
+#[case::restart(ChangeVerb::Restart)]
+fn machines_that_are_replaced_all_at_once_are_said_to_be(#[case] verb: ChangeVerb) {
+    let running = |suffix: &str| machine("pool-84dff", suffix, "small", "Running", &json!({}));
+    let mut facts = pool(2, vec![running("a"), running("b")]);
+    assert!(!decided(&facts, verb, "pool").unwrap().says.contains("all at once"));
+    let strategy = json!({"type": "Recreate"});
+    facts.deployments.get_mut("pool").unwrap().spec.strategy = serde_json::from_value(strategy).unwrap();
+    let change = decided(&facts, verb, "pool").unwrap();
+    assert!(change.says.ends_with("2 machines, all at once (strategy Recreate)") || verb == ChangeVerb::Restart);
+    assert!(change.says.contains("all at once (strategy Recreate)"), "{}", change.says);
+}
+
+#[test]
+fn an_undo_of_a_paused_deployment_returns_its_template_and_replaces_nothing() {
+    let mut facts = blocked_pool();
+    facts.deployments.get_mut("pool").unwrap().spec.paused = true;
+    let change = decided(&facts, ChangeVerb::Undo(None), "pool").unwrap();
+    let after = patched(&facts, &change.patch).spec;
+    assert!(facts.sets["pool-6d689"].spec.makes(&after.template) && after.paused, "{}", change.patch);
+    assert!(change.says.contains("stays paused") && !change.needs_consent, "{}", change.says);
+    assert_eq!((change.planned, change.next.as_deref()), (None, Some("mcm rollout resume pool -n demo")));
+}
+
+#[test]
+fn a_paused_deployment_is_resumed_before_a_restart() {
     let mut facts = blocked_pool();
     facts.deployments.get_mut("pool").unwrap().spec.paused = true;
     let expected = "MachineDeployment pool is paused, so this would have no effect (mcm rollout resume pool -n demo)";
-    assert_eq!(decided(&facts, verb, "pool").unwrap_err(), expected);
+    assert_eq!(decided(&facts, ChangeVerb::Restart, "pool").unwrap_err(), expected);
     let expected = "MachineDeployment pool is paused already (mcm why pool -n demo)";
     assert_eq!(decided(&facts, ChangeVerb::Pause, "pool").unwrap_err(), expected);
     let resume = decided(&facts, ChangeVerb::Resume, "pool").unwrap();
