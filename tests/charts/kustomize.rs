@@ -68,7 +68,7 @@ fn a_base_is_what_the_chart_renders_by_default(#[case] name: &str) {
     });
 }
 
-/// What `hack/release/clusterctl` makes of the base that has no kustomization.
+/// The file that `hack/release/clusterctl` makes of the base without a kustomization.
 fn stand_in() -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut release = std::process::Command::new(format!("{ROOT}/hack/release/clusterctl"));
@@ -83,7 +83,7 @@ async fn is_admitted_with_limits(cluster: &Cluster, namespace: &str, deployment:
         "spec": {"hard": {"requests.cpu": "10", "requests.memory": "10Gi", "limits.memory": "10Gi"}},
     });
     cluster.kubectl(&["apply", "-f", "-"], &quota.to_string());
-    // What the quota controller does, which does not run here.
+    // The quota controller, which writes it, does not run here.
     let used = json!({"requests.cpu": "0", "requests.memory": "0", "limits.memory": "0"});
     let status = json!({"status": {"hard": quota["spec"]["hard"], "used": used}}).to_string();
     let patch =

@@ -277,7 +277,7 @@ fn the_life_of_machines_needs_each_right_of_the_chart_and_no_more(#[case] mode: 
             granted.difference(&used).filter(|right| !is_known(&UNUSED, right) && !is_of_go(right)).collect();
         assert!(unused.is_empty(), "of no use: {unused:?}");
 
-        // With the rights of the account, and those of the policy.
+        // The policy allows less than the roles.
         let user = format!("--as=system:serviceaccount:{namespace}:mcm");
         assert_eq!(creatable(cluster, &user, "kube-system"), ["bootstrap.kubernetes.io/token"]);
 

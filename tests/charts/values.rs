@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{CHART, Cluster, play};
 
-/// Values that the paths above them need to be read.
+/// Paths, and the value that has to be set so that a template reads them.
 const NEEDS: [(&str, &str); 7] = [
     ("target.secret", r#"target={"type":"secret","secretName":"shoot"}"#),
     ("monitoring.serviceMonitor.interval", "monitoring.serviceMonitor.enabled=true"),
@@ -18,7 +18,7 @@ const NEEDS: [(&str, &str); 7] = [
     ("crds.", "crds.enabled=true"),
 ];
 
-/// Other values than the default one. Of more than one, each is for some modes.
+/// Values that differ from the default one. Of several, each is for some modes.
 fn others(path: &str, default: &Value) -> Vec<Value> {
     match default {
         Value::Bool(value) => return vec![json!(!value)],
