@@ -191,6 +191,14 @@ async fn a_list_has_the_vms_with_both_tags_and_no_others() {
     assert_eq!(listed, BTreeMap::from([(id("a"), ListedVm::unmarked("a")), (id("b"), ListedVm::unmarked("b"))]));
 }
 
+#[tokio::test]
+async fn tags_are_left_to_the_user_without_a_call() {
+    let world = World::new().await;
+    let error = world.driver.tag(&world.request("a"), true).await.unwrap_err();
+    assert!(error.code == Code::Unimplemented && error.message.contains("change them by hand"), "{error}");
+    assert!(world.gce.lock().sent.is_empty());
+}
+
 /// Names are unique in a zone, and a Machine may have two VMs after its class got another zone.
 #[tokio::test]
 async fn two_vms_of_one_machine_in_two_zones_are_apart() {
