@@ -505,6 +505,30 @@ fn class_check_reads_the_files_of_a_folder() {
     assert!(text.starts_with("MachineClass default/small"), "{text}");
 }
 
+/// Classes as charts of other projects render them. A build without the driver of a cloud names the feature.
+#[rstest]
+#[case("alicloud", cfg!(feature = "alicloud"))]
+#[case("aws", cfg!(feature = "aws"))]
+#[case("azure", cfg!(feature = "azure"))]
+#[case("equinix-metal", cfg!(feature = "equinix-metal"))]
+#[case("gcp", cfg!(feature = "gcp"))]
+#[case("kubevirt", cfg!(feature = "kubevirt"))]
+#[case("metal-stack", cfg!(feature = "metal-stack"))]
+#[case("openstack", cfg!(feature = "openstack"))]
+#[case("vsphere", cfg!(feature = "vsphere"))]
+#[case("yandex", cfg!(feature = "yandex"))]
+fn class_check_accepts_real_classes_of_each_cloud(#[case] cloud: &str, #[case] is_built: bool) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/drivers/{cloud}/tests/gardener.yaml"));
+    let code = if is_built { 0 } else { 3 };
+    let output = mcm(&["class", "check", "-f"]).arg(file).assert().code(code).get_output().clone();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error ")).collect();
+    let hint = format!("build it with --features {cloud}, or pass a remote driver");
+    assert_eq!(errors.is_empty(), is_built, "{text}");
+    assert!(errors.iter().all(|error| error.contains(&hint)), "{text}");
+    assert_eq!(text.contains("no error was found"), is_built, "{text}");
+}
+
 #[test]
 fn version_names_the_drivers_of_the_build() {
     let text = stdout(&mut mcm(&["version"]));

@@ -17,6 +17,8 @@ mod conformance;
 mod faults;
 #[path = "structure/names.rs"]
 mod names;
+#[path = "structure/permissions.rs"]
+mod permissions;
 #[path = "structure/prose.rs"]
 mod prose;
 #[path = "structure/tree.rs"]
