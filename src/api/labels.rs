@@ -136,6 +136,9 @@ pub const RESTARTED_AT: &str = "machine.mcm/restarted-at";
 pub const ABSENT_REPLICAS: &str = "machine.mcm/absent-replicas";
 /// Value of [`ABSENT_REPLICAS`].
 pub const ZERO: &str = "zero";
+/// Annotation on the Leases of managers, written by their holder while Machines are frozen, because an API server does not answer:
+/// since when and why, in JSON. Read by `mcm why` and other commands that only read.
+pub const FROZEN: &str = "machine.mcm/frozen";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

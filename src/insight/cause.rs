@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 
-use super::story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, OwnerChain, RuledOut, SET, owned_by};
+use super::story::{CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, OwnerChain, RuledOut, SET, owned_by};
 use mcm_api::{labels, machine::MachineSet};
 use mcm_controllers::machine_deployment::revision_of;
 use mcm_rules::plan::SubjectRef;
@@ -72,7 +72,8 @@ impl NamespaceFacts {
         if let Some((class, _)) = plan.filter(|(_, plan)| plan.waits.is_empty() && is_read("secrets")) {
             rule_out("class", &format!("class {class} and its Secrets are there"));
         }
-        if self.manager_of(&object.kind).is_some_and(|manager| manager.is_alive(self.now)) {
+        let runs = |manager: &ManagerLease| manager.is_alive(self.now) && manager.freeze(self.now).is_none();
+        if self.manager_of(&object.kind).is_some_and(runs) {
             rule_out("manager", "a manager runs");
         }
         found

@@ -12,7 +12,7 @@ pub mod cluster_api;
 pub mod error;
 pub mod family;
 mod known;
-mod manager;
+pub mod manager;
 pub mod memory;
 pub mod ownerless;
 pub mod plan;

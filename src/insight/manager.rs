@@ -29,6 +29,19 @@ pub struct ManagerLease {
     pub lasts: SignedDuration,
     /// Whether there is a Lease.
     pub exists: bool,
+    /// Since when and why its Machines are frozen, as its holder shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<ManagerFreeze>,
+}
+
+/// Since when and why a manager acts on no Machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ManagerFreeze {
+    /// The start.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: Timestamp,
+    /// An error of an API server.
+    pub why: String,
 }
 
 impl ManagerLease {
@@ -41,6 +54,11 @@ impl ManagerLease {
     pub fn is_alive(&self, now: Timestamp) -> bool {
         let age = self.renewed.map(|renewed| now.duration_since(renewed));
         !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts.saturating_add(LATE))
+    }
+
+    /// Since when and why its Machines are frozen; `None` if no process holds the Lease any more.
+    pub fn freeze(&self, now: Timestamp) -> Option<&ManagerFreeze> {
+        self.frozen.as_ref().filter(|_| self.is_alive(now))
     }
 
     /// The manager that an object waits for, in words; `None` if there is one, or none is needed.
@@ -56,7 +74,17 @@ impl ManagerLease {
             (false, _) => {
                 format!("there is no Lease {}: no manager runs, or it runs without leader election", self.lease)
             }
-            (true, true) => format!("{} holds the Lease {}, renewed {renewed} ago", self.holder, self.lease),
+            (true, true) => {
+                let frozen = self
+                    .freeze(now)
+                    .map(|one| format!("; its machines are frozen since {:.0}: {}", one.since, one.why));
+                format!(
+                    "{} holds the Lease {}, renewed {renewed} ago{}",
+                    self.holder,
+                    self.lease,
+                    frozen.unwrap_or_default()
+                )
+            }
             (true, false) if self.holder.is_empty() => {
                 format!("no manager runs: no process holds the Lease {}", self.lease)
             }

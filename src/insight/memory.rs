@@ -113,7 +113,11 @@ pub async fn ask(cell: &ReadOnly, managers: &[ManagerLease], url: Option<&Url>) 
         }
     };
     if let Some(url) = url {
-        let answer = within(get(url, &query)).await;
+        let asked = async {
+            identify(url, managers.iter().filter(|manager| manager.is_alive(cell.clock.now()))).await?;
+            get(url, &query).await
+        };
+        let answer = within(asked).await;
         memory.add(url.to_string(), answer);
         return memory;
     }
@@ -149,7 +153,8 @@ async fn answers<T: DeserializeOwned>(
     query: &str,
 ) -> Vec<(String, Result<T>)> {
     let (mut asked, mut answers) = (BTreeSet::new(), Vec::new());
-    for manager in managers.iter().filter(|manager| is_own_form(&manager.holder)) {
+    let now = cell.clock.now();
+    for manager in managers.iter().filter(|manager| is_own_form(&manager.holder) && manager.is_alive(now)) {
         let Some((pod, _)) = manager.holder.rsplit_once('_') else { continue };
         // One process may hold both Leases, and serves at the port of the first.
         if asked.insert(manager.holder.clone()) {
@@ -158,7 +163,7 @@ async fn answers<T: DeserializeOwned>(
             let answer = match within(asked).await {
                 // It is no pod, and runs on this computer.
                 Err(_) if hostname::get().is_ok_and(|host| host.to_string_lossy() == pod) => {
-                    within(local(port, query)).await
+                    within(local(port, manager, query)).await
                 }
                 answer => answer,
             };
@@ -192,10 +197,27 @@ async fn within<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// A manager that runs on this computer, as `mcm run` does in a terminal.
-async fn local<T: DeserializeOwned>(port: u16, query: &str) -> Result<T> {
+async fn local<T: DeserializeOwned>(port: u16, manager: &ManagerLease, query: &str) -> Result<T> {
     let url = Url::parse(&format!("http://127.0.0.1:{port}"))?;
+    identify(&url, [manager].into_iter()).await?;
     let answer = get(&url, query).await;
     answer.map_err(|error| anyhow!("it does not answer at {url}: {}", error.root_cause()))
+}
+
+/// Fails if the process at a URL is none of these managers: several may run on a computer, and each has other objects and flags.
+async fn identify(url: &Url, mut managers: impl Iterator<Item = &ManagerLease> + Clone) -> Result<()> {
+    let Some(first) = managers.clone().next() else { return Ok(()) };
+    let config: Value = get(url, "configz").await.map_err(|error| anyhow!("{}", error.root_cause()))?;
+    if managers.any(|manager| is_named(&config, &manager.holder)) {
+        return Ok(());
+    }
+    bail!("another manager answers at {url}, and {} holds the Lease {}", first.holder, first.lease)
+}
+
+/// The process with these settings has this name in a Lease.
+fn is_named(config: &Value, holder: &str) -> bool {
+    let identities = config["mcm"]["identities"].as_array();
+    identities.is_some_and(|all| all.iter().any(|identity| identity == holder))
 }
 
 /// Through the proxy of the API server.
@@ -254,6 +276,15 @@ mod tests {
             proxy("demo", pod, 10258).unwrap_err().to_string(),
             "the holder of the Lease is not the name of a pod"
         );
+    }
+
+    #[rstest]
+    #[case::itself(serde_json::json!({"mcm": {"identities": ["other_1", "host_2"]}}), true)]
+    #[case::another_manager_of_the_computer(serde_json::json!({"mcm": {"identities": ["host_1"]}}), false)]
+    #[case::a_standby(serde_json::json!({"mcm": {"identities": []}}), false)]
+    #[case::another_program(serde_json::json!({"kind": "Status"}), false)]
+    fn a_process_is_the_holder_of_a_lease_by_its_identity(#[case] config: Value, #[case] expected: bool) {
+        assert_eq!(is_named(&config, "host_2"), expected);
     }
 
     #[test]

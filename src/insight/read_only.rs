@@ -15,7 +15,7 @@ use mcm_controllers::{KINDS, MACHINES, SETS, Settings, machine_deployment, node}
 use mcm_rules::plan::PlanPreview;
 use mcm_runtime::{
     cache::Key,
-    cell::{CellConfig, CellScope, ControllerCell, SharedCellState, UnreadKind},
+    cell::{CellConfig, CellScope, ControllerCell, SharedCellState, UnreadCause, UnreadKind},
     clock::{SystemClock, TimeSource},
     dated::DatedObject,
     events::EventRecorder,
@@ -149,9 +149,12 @@ impl ReadOnly {
         match found.foreign_nodes().filter(|_| !reach.is_apart()) {
             Some(count) => {
                 let message =
-                    format!("{FOREIGN} {count} Nodes is in the cluster that was read: pass --target-kubeconfig");
-                let target = reach.target.map(|(_, server)| (refusing(message), server));
-                Self::read(ReadOnlyClients { target, ..reach }, settings).await
+                    format!("none of {count} Nodes is in the cluster that was read: pass --target-kubeconfig");
+                let target = reach.target.map(|(_, server)| (refusing(message.clone()), server));
+                let mut found = Self::read(ReadOnlyClients { target, ..reach }, settings).await;
+                let nodes = found.unread.iter_mut().filter(|unread| unread.kind == NODES);
+                nodes.for_each(|unread| unread.cause = UnreadCause::OtherCluster(message.clone()));
+                found
             }
             None => found,
         }
@@ -285,8 +288,8 @@ fn reading(client: Client) -> Client {
     Client::new(service, namespace)
 }
 
-/// The beginning of the refusal of Nodes that are in another cluster.
-pub const FOREIGN: &str = "none of";
+/// The kind of Nodes, in the plural.
+const NODES: &str = "nodes";
 
 /// A client whose requests are refused with a message, without a server.
 fn refusing(message: String) -> Client {

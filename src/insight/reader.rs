@@ -14,14 +14,25 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     error::UsageError,
+    manager::ManagerFreeze,
     memory,
-    read_only::{FOREIGN, ReadOnly, RoleLease},
+    read_only::{ReadOnly, RoleLease},
     story::{self, ByName, CONTROLLERS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET, UndecodableObject},
+    terminal::short,
 };
-use mcm_api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+};
 use mcm_controllers::object::owner::controller_of;
 use mcm_rules::plan::{SubjectRef, shell::resource_name};
-use mcm_runtime::{cell::UnreadKind, guard::GuardedObject, kind_cache::CachedKind, refusal::forbidden};
+use mcm_runtime::{
+    cell::{UnreadCause, UnreadKind},
+    freeze::{FreezeCause, PublishedFreeze},
+    guard::GuardedObject,
+    kind_cache::CachedKind,
+    refusal::forbidden,
+};
 
 /// Duration of a Lease without one in its spec.
 const LEASE: i32 = 15;
@@ -219,7 +230,14 @@ fn plan_named(cell: &ReadOnly, facts: &mut NamespaceFacts, names_of: impl Fn(&Na
 /// The manager of a Lease.
 pub fn manager(leadership: &RoleLease) -> ManagerLease {
     let spec = leadership.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
+    let published = leadership.lease.as_ref().and_then(|lease| lease.annotations().get(labels::FROZEN));
+    let published = published.and_then(|text| serde_json::from_str::<PublishedFreeze>(text).ok());
+    // A Go program that takes the Lease over keeps the annotation.
+    let own = published.filter(|freeze| spec.holder_identity.as_ref() == Some(&freeze.identity));
+    let frozen =
+        own.map(|PublishedFreeze { cause: FreezeCause { since, why }, .. }| ManagerFreeze { since, why: short(&why) });
     ManagerLease {
+        frozen,
         lease: leadership.role.lease.to_owned(),
         role: leadership.role.name.to_owned(),
         holder: spec.holder_identity.unwrap_or_default(),
@@ -244,6 +262,10 @@ pub fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
         notes.push(format!("this build has no driver for provider {provider:?} of class {name}: what its machines need of it is unknown"));
     }
     notes.extend(facts.unreadable.iter().map(|one| format!("{one}: correct it, it is left alone until then")));
+    let frozen = facts.managers.iter().find_map(|manager| Some((manager, manager.freeze(facts.now)?)));
+    if let Some((manager, freeze)) = frozen {
+        notes.push(format!("the machines of {} are frozen since {:.0}: {}", manager.holder, freeze.since, freeze.why));
+    }
     notes.extend(facts.ownerless());
     notes.extend(facts.memory.problems.iter().cloned());
     notes
@@ -252,11 +274,11 @@ pub fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
 /// A kind that was not read, with the user who may not, such as `secrets (alice may not list secrets)`.
 fn unread_text(unread: &UnreadKind) -> String {
     let kind = &unread.kind;
-    let Some(refusal) = &unread.refusal else { return kind.clone() };
-    if refusal.starts_with(FOREIGN) {
-        return format!("{kind} ({refusal})");
+    match &unread.cause {
+        UnreadCause::Silence => kind.clone(),
+        UnreadCause::Refusal(refusal) => format!("{kind} ({})", refused(refusal, kind)),
+        UnreadCause::OtherCluster(text) => format!("{kind} ({text})"),
     }
-    format!("{kind} ({})", refused(refusal, kind))
 }
 
 /// A refusal of the API server with the user whom it names, such as `alice may not list secrets`.
@@ -351,10 +373,12 @@ mod tests {
     #[test]
     fn a_kind_that_was_not_read_is_named_with_the_user_who_may_not() {
         let refusal = "secrets is forbidden: User \"alice\" cannot list resource \"secrets\" in API group \"\"";
-        let unread =
-            |refusal: Option<&str>| UnreadKind { kind: "secrets".to_owned(), refusal: refusal.map(str::to_owned) };
-        assert_eq!(unread_text(&unread(Some(refusal))), "secrets (alice may not list secrets)");
-        assert_eq!(unread_text(&unread(Some("no"))), "secrets (this user may not list secrets)");
-        assert_eq!(unread_text(&unread(None)), "secrets");
+        let unread = |cause: UnreadCause| unread_text(&UnreadKind { kind: "secrets".to_owned(), cause });
+        let refused = |refusal: &str| unread(UnreadCause::Refusal(refusal.to_owned()));
+        assert_eq!(refused(refusal), "secrets (alice may not list secrets)");
+        assert_eq!(refused("none of your business"), "secrets (this user may not list secrets)");
+        assert_eq!(unread(UnreadCause::Silence), "secrets");
+        let elsewhere = UnreadCause::OtherCluster("none of 3 is in the cluster".to_owned());
+        assert_eq!(unread(elsewhere), "secrets (none of 3 is in the cluster)");
     }
 }

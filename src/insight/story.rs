@@ -485,7 +485,8 @@ impl NamespaceFacts {
         }
         let explained = self.memory.remembered_plan(object);
         let remembered = explained.map(|explained| self.remembered(&explained.waits, object)).unwrap_or_default();
-        if !remembered.is_empty() {
+        let is_remembered = !remembered.is_empty();
+        if is_remembered {
             let shown = facts.shown.as_ref().map(|shown| self.told(shown, object));
             waits = with_text_shown(remembered, shown);
             next.retain(|step| !step.is_look);
@@ -494,10 +495,17 @@ impl NamespaceFacts {
         waits.extend(facts.refused.iter().map(|refused| self.told(refused, object)));
         let is_settled_so_far = waits.is_empty() && next.is_empty();
         if !is_settled_so_far && !is_of_provider {
+            if let Some(frozen) = self.frozen_manager(object) {
+                next.clear();
+                waits.retain(|wait| wait.kind != WaitKind::NodesUnknown);
+                waits.insert(0, frozen);
+            }
             waits.extend(self.absent_manager(object));
         }
         waits.sort_by_key(|wait| (wait.end, wait.kind != WaitKind::Manager));
-        let verdict = match verdict(&waits, &next) {
+        // A manager that ended its plan with waits has nothing else to do: steps that are planned here are a guess.
+        let decided: &[PreviewStep] = if is_remembered { &[] } else { &next };
+        let verdict = match verdict(&waits, decided) {
             ObjectVerdict::Settled if !unread.is_empty() => ObjectVerdict::Unknown,
             verdict => verdict,
         };
@@ -619,6 +627,17 @@ impl NamespaceFacts {
     fn absent_manager(&self, object: &SubjectRef) -> Option<ExplainedWait> {
         let text = self.manager_of(&object.kind)?.absence(self.now)?;
         Some(self.told(&Wait::new(WaitKind::Manager, text, None), object))
+    }
+
+    /// The wait of a Machine for the API servers without which its manager acts on none.
+    fn frozen_manager(&self, object: &SubjectRef) -> Option<ExplainedWait> {
+        let manager = self.manager_of(&object.kind).filter(|_| object.kind == MACHINE)?;
+        let freeze = manager.freeze(self.now)?;
+        let text = format!("an API server to answer: machines are frozen since {:.0}: {}", freeze.since, freeze.why);
+        Some(ExplainedWait {
+            since: Some(freeze.since),
+            ..self.told(&Wait::new(WaitKind::NodesUnknown, text, None), object)
+        })
     }
 
     /// The kinds without which an answer about the whole namespace is unknown, and which could not be read.

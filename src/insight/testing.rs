@@ -142,6 +142,7 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
         renewed: Some(at(NOW - 2)),
         lasts: SignedDuration::from_secs(15),
         exists: true,
+        frozen: None,
     };
     NamespaceFacts {
         now: at(NOW),

@@ -133,13 +133,25 @@ pub struct Kind<S: 'static> {
 pub struct UnreadKind {
     /// The kind, in the plural.
     pub kind: String,
-    /// The refusal of the API server; `None` if it did not answer in time.
-    pub refusal: Option<String>,
+    /// The reason.
+    pub cause: UnreadCause,
+}
+
+/// The reason why objects could not be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnreadCause {
+    /// The API server did not answer in time.
+    Silence,
+    /// The API server refused, with this message.
+    Refusal(String),
+    /// The objects are in another cluster than the one that was read, with the next step in words.
+    OtherCluster(String),
 }
 
 impl UnreadKind {
     fn from_cache<K: CacheableKind>(cache: &ObjectCache<K>) -> Option<Self> {
-        (!cache.is_synced()).then(|| Self { kind: K::plural(&()).into_owned(), refusal: cache.refusal() })
+        let cause = || cache.refusal().map_or(UnreadCause::Silence, UnreadCause::Refusal);
+        (!cache.is_synced()).then(|| Self { kind: K::plural(&()).into_owned(), cause: cause() })
     }
 }
 

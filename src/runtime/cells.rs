@@ -1,7 +1,7 @@
 //! The running cells of a process: the last plans of their objects, for users and metrics.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Weak},
 };
@@ -49,12 +49,18 @@ pub trait CellOverview: Send + Sync {
 
 /// The cells that run. A dropped cell is removed.
 #[derive(Default)]
-pub struct CellRegistry(Mutex<Vec<Weak<dyn CellOverview>>>);
+pub struct CellRegistry {
+    cells: Mutex<Vec<Weak<dyn CellOverview>>>,
+    /// The names of this process in Leases.
+    identities: Mutex<BTreeSet<String>>,
+}
 
 /// Objects that wait.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WaitingObjects {
+    /// The names of this process in Leases. A reader compares them with the holder of the Lease.
+    pub identities: Vec<String>,
     /// The Leases of the roles for which this process acts.
     pub leads: Vec<&'static str>,
     /// The number of objects that wait.
@@ -64,9 +70,19 @@ pub(crate) struct WaitingObjects {
 }
 
 impl CellRegistry {
+    /// Adds the name of this process in a Lease.
+    pub fn add_identity(&self, identity: &str) {
+        self.identities.lock().insert(identity.to_owned());
+    }
+
+    /// The names of this process in Leases.
+    pub fn identities(&self) -> Vec<String> {
+        self.identities.lock().iter().cloned().collect()
+    }
+
     pub(crate) fn add<C: CellOverview + 'static>(&self, cell: &Arc<C>) {
         let cell: Weak<C> = Arc::downgrade(cell);
-        self.0.lock().push(cell);
+        self.cells.lock().push(cell);
     }
 
     /// Explains the last plan of an object; `None` if no cell has planned it.
@@ -85,11 +101,11 @@ impl CellRegistry {
         items.sort_by_key(|item| item.since);
         let total = items.len();
         items.truncate(most);
-        WaitingObjects { leads, total, items }
+        WaitingObjects { identities: self.identities(), leads, total, items }
     }
 
     fn running(&self) -> Vec<Arc<dyn CellOverview>> {
-        let mut cells = self.0.lock();
+        let mut cells = self.cells.lock();
         cells.retain(|cell| cell.strong_count() > 0);
         cells.iter().filter_map(Weak::upgrade).collect()
     }

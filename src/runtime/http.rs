@@ -423,8 +423,13 @@ async fn scrape(State(ServedEndpoints { endpoints, scrapes }): State<ServedEndpo
     }
 }
 
-async fn configz(State(ServedEndpoints { endpoints, .. }): State<ServedEndpoints>) -> Json<Arc<Value>> {
-    Json(endpoints.config)
+/// The settings, and the names of this process in Leases: a reader compares them with the holder of the Lease.
+async fn configz(State(ServedEndpoints { endpoints, .. }): State<ServedEndpoints>) -> Json<Value> {
+    let mut config = Value::clone(&endpoints.config);
+    if let Some(own) = config.get_mut("mcm").and_then(Value::as_object_mut) {
+        own.insert("identities".to_owned(), endpoints.cells.identities().into());
+    }
+    Json(config)
 }
 
 async fn pprof() -> (StatusCode, &'static str) {

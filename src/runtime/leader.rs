@@ -32,8 +32,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{clock::TimeSource, dated::DatedObject, events::EventRecorder, http::ReadinessPart, kubeconfig::cause};
-use mcm_api::reasons::EventReason;
+use super::{
+    clock::TimeSource, dated::DatedObject, events::EventRecorder, freeze::FreezeNotice, http::ReadinessPart,
+    kubeconfig::cause,
+};
+use mcm_api::{labels, reasons::EventReason};
 use mcm_rules::plan::Event;
 
 pub use leadership::LeaseLeadership;
@@ -165,6 +168,7 @@ pub struct LeaderElection {
     runtime: Option<Handle>,
     /// The period of renewals; the retry period if `None`.
     renews_every: Option<Duration>,
+    freeze: Option<Arc<FreezeNotice>>,
 }
 
 impl LeaderElection {
@@ -184,6 +188,7 @@ impl LeaderElection {
             server: String::new(),
             runtime: None,
             renews_every: None,
+            freeze: None,
         })
     }
 
@@ -210,6 +215,12 @@ impl LeaderElection {
     #[must_use]
     pub fn recording(self, events: EventRecorder) -> Self {
         Self { events: Some(events), ..self }
+    }
+
+    /// Shows in an annotation of the Lease since when and why Machines are frozen.
+    #[must_use]
+    pub fn showing(self, freeze: Arc<FreezeNotice>) -> Self {
+        Self { freeze: Some(freeze), ..self }
     }
 
     /// Reports to `readiness` whether the Lease can be read. A standby is also ready.
@@ -272,6 +283,14 @@ impl LeaderElection {
         }
         spec.lease_duration_seconds = Some(i32::try_from(timing.seconds().as_secs()).unwrap_or(i32::MAX));
         spec.renew_time = now;
+        match self.freeze.as_ref().and_then(|freeze| freeze.published(identity)) {
+            Some(frozen) => {
+                lease.metadata.annotations.get_or_insert_default().insert(labels::FROZEN.to_owned(), frozen);
+            }
+            None => {
+                lease.metadata.annotations.iter_mut().for_each(|all| drop(all.remove(labels::FROZEN)));
+            }
+        }
         lease
     }
 

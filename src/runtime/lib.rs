@@ -25,6 +25,7 @@ pub mod explain;
 pub(crate) mod fair;
 pub mod fence;
 pub mod files;
+pub mod freeze;
 pub mod guard;
 pub mod handlers;
 pub mod hold_check;

@@ -22,6 +22,7 @@ use super::{
     cache::{AnyIndex, CacheBounds, CacheIndex, Key, ObjectCache, ObjectChange},
     clock::TimeSource,
     fair::FairBucket,
+    freeze::FreezeNotice,
     handlers::HandlerList,
     limiter::RequestRate,
     objects::CachedApi,
@@ -202,6 +203,7 @@ pub struct CellTargets {
     followed: OnceLock<NodeCacheRegistration>,
     rule: OnceLock<PlacementRule>,
     bounds: OnceLock<CacheBounds>,
+    freeze: Arc<FreezeNotice>,
 }
 
 impl TargetCluster {
@@ -224,6 +226,11 @@ impl TargetCluster {
 }
 
 impl CellTargets {
+    /// The freeze of the Machines of the cell.
+    pub const fn freeze(&self) -> &Arc<FreezeNotice> {
+        &self.freeze
+    }
+
     /// Without connected targets. `make_cache` creates the cache of Nodes of each.
     pub fn new(assignment: TargetAssignment, make_cache: fn() -> Arc<ObjectCache<Node>>) -> Arc<Self> {
         Arc::new(Self {
@@ -238,6 +245,7 @@ impl CellTargets {
             followed: OnceLock::new(),
             rule: OnceLock::new(),
             bounds: OnceLock::new(),
+            freeze: Arc::default(),
         })
     }
 

@@ -17,6 +17,7 @@ use mcm_rules::{
 };
 use mcm_runtime::{
     clock::TimeSource,
+    freeze::FreezeCause,
     handlers::HandlerList,
     objects::{CachedApi, chain},
     reconcile::{LoopContinuation, PlanExecutor, ReconcileRun},
@@ -58,6 +59,14 @@ impl ApiServers {
     /// Machines are frozen because of an API server.
     pub fn is_any_frozen(&self) -> bool {
         self.known.lock().values().any(|health| health.is_frozen)
+    }
+
+    /// Since when and why Machines are frozen because of an API server.
+    pub fn freeze_cause(&self) -> Option<FreezeCause> {
+        let known = self.known.lock();
+        let (server, health) = known.iter().find(|(_, health)| health.is_frozen)?;
+        let (since, error) = health.failing.clone()?;
+        Some(FreezeCause { since, why: format!("the API server {server} does not answer: {error}") })
     }
 
     pub(super) fn health_of(&self, server: &ApiServerId) -> ApiServerHealth {

@@ -15,6 +15,7 @@ use mcm_runtime::{
     cache::{Key, ObjectChange},
     cell::CellBuilder,
     enqueue::{EnqueueMapper, itself},
+    freeze::FreezeCause,
     queue::{QueuePacing, WorkQueue},
     reconcile::ObjectStateMap,
     target::{TargetCluster, TargetNodeKey, TargetOf},
@@ -89,8 +90,11 @@ fn retry_with_freed_resources(ports: &Arc<MachineContext>, states: &Arc<ObjectSt
 
 /// Measures whether Machines are frozen, before they are reconciled because of that.
 fn measure_freezes(builder: &mut CellBuilder<'_>, ports: &Arc<MachineContext>) {
-    let unfrozen = Arc::downgrade(&ports.freeze);
-    builder.on_start(move || unfrozen.upgrade().iter().for_each(|freeze| freeze.set(false)));
+    let (unfrozen, notice) = (Arc::downgrade(&ports.freeze), Arc::clone(ports.targets.freeze()));
+    builder.on_start(move || {
+        notice.set(None);
+        unfrozen.upgrade().iter().for_each(|freeze| freeze.set(false));
+    });
     // They do not keep what they are called by.
     let (of_servers, of_targets) = (Arc::downgrade(ports), Arc::downgrade(ports));
     ports.servers.on_change(move |_| of_servers.upgrade().iter().for_each(|ports| measure_freeze(ports)));
@@ -100,6 +104,14 @@ fn measure_freezes(builder: &mut CellBuilder<'_>, ports: &Arc<MachineContext>) {
 fn measure_freeze(ports: &MachineContext) {
     let is_untrusted = |target: &Arc<TargetCluster>| matches!(target.nodes.cache.trust(), CacheTrust::Untrusted { .. });
     ports.freeze.set(ports.servers.is_any_frozen() || ports.targets.all().iter().any(is_untrusted));
+    let of_target = |target: &Arc<TargetCluster>| match target.nodes.cache.trust() {
+        CacheTrust::Untrusted { since, why } => {
+            Some(FreezeCause { since, why: format!("the Nodes of {} are not up to date: {why}", target.id) })
+        }
+        CacheTrust::Trusted | CacheTrust::Unknown { .. } => None,
+    };
+    let of_targets = || ports.targets.all().iter().find_map(of_target);
+    ports.targets.freeze().set(ports.servers.freeze_cause().or_else(of_targets));
 }
 
 /// Drops the data of Secrets that no class names any more.

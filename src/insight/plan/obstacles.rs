@@ -197,6 +197,7 @@ const fn is_in_the_way(kind: WaitKind, of_drains: bool) -> bool {
         | WaitKind::PodTermination
         | WaitKind::VolumeAttachment
         | WaitKind::VolumeDetachment
+        | WaitKind::NodesUnknown
         | WaitKind::Manager => true,
         WaitKind::NodeJoin | WaitKind::CloudOperation | WaitKind::Paused | WaitKind::InPlaceUpdate => false,
         _ => !of_drains,

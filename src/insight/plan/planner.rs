@@ -27,7 +27,7 @@ use mcm_controllers::{
     machine_deployment::{bounds_of, keeps_machines},
 };
 use mcm_rules::plan::counted;
-use mcm_runtime::cell::UnreadKind;
+use mcm_runtime::cell::{UnreadCause, UnreadKind};
 
 /// The kinds without which it is not known what a deployment has.
 const NEEDED: [&str; 3] = ["machinesets", "machines", "machineclasses"];
@@ -259,7 +259,8 @@ impl<'a> ChangePlanner<'a> {
 
     /// Why it is not known which machines a deployment has, or from which class it makes them.
     fn unknown_part(&self, name: &str, sets: &[&MachineSet], wanted: Option<&MachineDeployment>) -> Option<String> {
-        let is_needed = |one: &&UnreadKind| one.refusal.is_some() && NEEDED.contains(&one.kind.as_str());
+        let is_needed =
+            |one: &&UnreadKind| matches!(one.cause, UnreadCause::Refusal(_)) && NEEDED.contains(&one.kind.as_str());
         if let Some(unread) = self.cell.unread.iter().find(is_needed) {
             return Some(format!("you may not list {}", unread.kind));
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    manager::ManagerFreeze,
     progress::{self, RolloutState},
     report,
     terminal::{TerminalLook, ago},
@@ -63,6 +64,7 @@ fn manager(role: &str, renewed: i64) -> ManagerLease {
         renewed: Some(at(renewed)),
         lasts: SignedDuration::from_secs(15),
         exists: true,
+        frozen: None,
     }
 }
 
@@ -279,6 +281,38 @@ fn each_kind_of_wait_has_one_verdict_in_all_answers() {
             assert_eq!(matches!(state, RolloutState::Blocked(_)), is_blocked && !is_done, "{kind:?} of {name}");
         }
     }
+}
+
+/// The manager acts on no machine, so the steps that a reader plans do not happen. Its Lease says so, without any port.
+#[rstest]
+#[case::a_step_is_planned(&[("delete VM", false)], &[])]
+#[case::the_nodes_are_awaited(&[], &[(WaitKind::NodesUnknown, "the Nodes")])]
+fn a_frozen_manager_is_the_first_wait_of_a_machine(#[case] steps: &[(&str, bool)], #[case] waits: &[(WaitKind, &str)]) {
+    let mut facts = with_machine(&json!({}), steps, waits);
+    let frozen = ManagerFreeze { since: at(540), why: "the API server target does not answer: timeout".to_owned() };
+    facts.managers.iter_mut().for_each(|manager| manager.frozen = Some(frozen.clone()));
+    let object = facts.find("machine/pool-1-a").unwrap();
+    let answer = facts.answer(&object);
+    let told = |wait: &ExplainedWait| (wait.kind, wait.since, wait.text.contains("API server target does not answer"));
+    assert_eq!(answer.waits.iter().map(told).collect::<Vec<_>>(), [(WaitKind::NodesUnknown, Some(at(540)), true)]);
+    assert_eq!((answer.verdict, answer.next.len()), (ObjectVerdict::Waiting, 0));
+    assert!(!answer.ruled_out.iter().any(|one| one.check == "manager"), "{:?}", answer.ruled_out);
+    // A manager that is gone has no say.
+    facts.managers.iter_mut().for_each(|manager| manager.renewed = Some(at(0)));
+    assert_eq!(facts.answer(&object).waits[0].kind, WaitKind::Manager);
+}
+
+#[test]
+fn a_wait_that_the_manager_remembers_beats_a_step_that_is_planned_here() {
+    let mut facts = with_machine(&json!({}), &[("delete VM", false)], &[]);
+    let object = facts.find("machine/pool-1-a").unwrap();
+    assert_eq!(facts.answer(&object).verdict, ObjectVerdict::Progressing);
+    facts.memory.explained = serde_json::from_value(json!([{
+        "object": {"kind": "Machine", "name": "pool-1-a"},
+        "waits": [{"kind": "NodesUnknown", "text": "the Nodes", "since": at(540), "plans": 1}],
+    }]))
+    .unwrap();
+    assert_eq!(facts.answer(&object).verdict, ObjectVerdict::Waiting);
 }
 
 /// The manager remembers the last answer for each pod, and the object the cause.

@@ -20,7 +20,10 @@ use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{
     cache::CacheBounds,
     cell::{CellConfig, CellScope, ControllerCell, NamespaceRules, SharedCellState},
-    engaged::{claims::ClaimConfig, switch::DeploymentSwitch},
+    engaged::{
+        claims::{ClaimConfig, identity_of},
+        switch::DeploymentSwitch,
+    },
     events::EventRecorder,
     kubeconfig::{TargetKubeconfig, address},
     lead::lead,
@@ -188,6 +191,7 @@ fn rules(host: &ProcessState, options: &CellOptions, clients: &CellClients) -> N
         let caches = &host.shared.caches;
         DeploymentSwitch::start(&clients.control, &options.scope, &control_label(options), caches)
     });
+    host.shared.cells.add_identity(&identity_of(&options.leases));
     let is_own = options.scope == CellScope::Namespace(options.leases.clone());
     let claims = (host.options.leases.is_some() && !is_own).then(|| ClaimConfig {
         leases: clients.leases.clone(),
@@ -269,6 +273,7 @@ async fn lead_all(
     stop: &CancellationToken,
 ) -> Result<()> {
     let identity = identity();
+    host.shared.cells.add_identity(&identity);
     let server = &address(server);
     let candidates = host.options.roles.iter().map(|role| {
         let part = host.readiness.expect(part_of(options, &format!("lease {}", role.lease)));
@@ -279,7 +284,16 @@ async fn lead_all(
         let lease_config = lease_config(options, role, &identity, timing);
         let election = LeaderElection::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?
             .within(host.elections.handle().clone());
-        Ok((*role, Some(election.at(server.clone()).recording(events.with_component(role.lease)).reporting(part))))
+        Ok((
+            *role,
+            Some(
+                election
+                    .at(server.clone())
+                    .showing(Arc::clone(cell.targets().freeze()))
+                    .recording(events.with_component(role.lease))
+                    .reporting(part),
+            ),
+        ))
     });
     let candidates: Vec<_> = candidates.collect::<Result<_>>().context("leader election")?;
     Ok(lead(cell, candidates, &|_| (), stop).await?)

@@ -234,7 +234,7 @@ async fn until_over(leadership: LeaseLeadership, idle: impl Future<Output = ()>,
 }
 
 /// The name of all replicas of a cell in the Leases of its namespaces. It has the form of the names of this program.
-fn identity_of(own: &str) -> String {
+pub fn identity_of(own: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, own.as_bytes());
     let suffix: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("mcm-cell-{own}_{suffix}")

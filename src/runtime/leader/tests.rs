@@ -18,6 +18,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::service_fn;
 
 use super::*;
+use crate::freeze::FreezeCause;
 use crate::{clock::SystemClock, http::ProcessReadiness, metrics::MetricsRegistry, separate::SeparateRuntime};
 
 /// An API server that holds one Lease, and may be slow, deaf or mute.
@@ -349,6 +350,27 @@ async fn a_leader_renews_in_a_separate_runtime_while_the_thread_of_the_controlle
     }
     leadership.release().await;
     assert_eq!(server.lease().unwrap()["spec"]["holderIdentity"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_shows_since_when_and_why_machines_are_frozen() {
+    let (server, notice) = (Server::new(), Arc::new(FreezeNotice::default()));
+    let leadership = server.election("host_1").showing(Arc::clone(&notice)).acquire().await;
+    let shown = || {
+        let lease = server.lease().unwrap();
+        let text = lease["metadata"]["annotations"]["machine.mcm/frozen"].as_str().map(str::to_owned);
+        text.map(|text| serde_json::from_str::<Value>(&text).unwrap())
+    };
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(shown(), None);
+    let since = "2026-01-01T00:00:04Z";
+    notice.set(Some(FreezeCause { since: since.parse().unwrap(), why: "no answer".to_owned() }));
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(shown(), Some(json!({"identity": "host_1", "since": since, "why": "no answer"})));
+    notice.set(None);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(shown(), None);
+    leadership.release().await;
 }
 
 #[tokio::test(start_paused = true)]

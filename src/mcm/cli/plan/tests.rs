@@ -23,7 +23,7 @@ use mcm_insight::{
         record::RehearsalEnding,
     },
 };
-use mcm_runtime::cell::UnreadKind;
+use mcm_runtime::cell::{UnreadCause, UnreadKind};
 
 const NAMESPACE: &str = "demo";
 
@@ -274,9 +274,9 @@ async fn a_deployment_with_a_machine_under_way_is_not_settled() {
 #[tokio::test]
 async fn machines_whose_nodes_are_in_another_cluster_are_not_said_to_be_replaced() {
     let plane = Plane::with(&deployment(3), |seeds| seeds.retain(|(kind, _)| *kind != &NODES)).await;
-    let refusal =
-        plane.cell.unread.iter().find(|unread| unread.kind == "nodes").and_then(|unread| unread.refusal.clone());
-    assert!(refusal.as_deref().unwrap_or_default().starts_with("none of 3 Nodes is in the cluster"), "{refusal:?}");
+    let unread = plane.cell.unread.iter().find(|unread| unread.kind == "nodes").unwrap();
+    let is_elsewhere = matches!(&unread.cause, UnreadCause::OtherCluster(text) if text.starts_with("none of 3 Nodes"));
+    assert!(is_elsewhere, "{unread:?}");
     let plan = plane.plan(&[change(ChangeContent::Nothing)]).await;
     let plan = &plan.objects[0];
     assert_eq!((plan.verdict, plan.summary.delete), (PlanVerdict::NoChange, 0), "{plan:?}");
@@ -860,7 +860,8 @@ async fn a_deployment_with_a_machine_that_cannot_be_decoded_is_not_judged() {
 #[tokio::test]
 async fn a_deployment_whose_machines_may_not_be_listed_is_not_judged() {
     let mut plane = Plane::of(&deployment(1)).await;
-    plane.cell.unread = vec![UnreadKind { kind: "machines".to_owned(), refusal: Some("forbidden".to_owned()) }];
+    plane.cell.unread =
+        vec![UnreadKind { kind: "machines".to_owned(), cause: UnreadCause::Refusal("forbidden".to_owned()) }];
     let plan = plane.patched(json!({ "spec": { "replicas": 2 } })).await;
     assert_eq!(plan.objects[0].reason.as_deref(), Some("you may not list machines"), "{}", text(&plan));
 }

@@ -285,7 +285,7 @@ async fn profiles_are_refused_where_they_were_asked_for(#[case] profiling: bool,
     for path in ["/debug/pprof/", "/debug/pprof/heap"] {
         assert_eq!(running.get(path).await.0, status);
     }
-    assert_eq!(running.get("/configz").await, (200, r#"{"mcm":{}}"#.to_owned()));
+    assert_eq!(running.get("/configz").await, (200, r#"{"mcm":{"identities":[]}}"#.to_owned()));
 }
 
 #[tokio::test]

@@ -106,6 +106,7 @@ fn a_lease_without_a_holder_is_a_note() {
         renewed: Some(Timestamp::from_second(renewed).unwrap()),
         lasts: SignedDuration::from_secs(15),
         exists: true,
+        frozen: None,
     };
     let now = Timestamp::from_second(1000).unwrap();
     let findings = leases(&Ok(vec![manager(998), manager(100)]), now);

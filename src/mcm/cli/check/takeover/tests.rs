@@ -131,6 +131,7 @@ fn manager(holder: &str, renewed: i64) -> ManagerLease {
         renewed: Some(Timestamp::from_second(renewed).unwrap()),
         lasts: SignedDuration::from_secs(15),
         exists: true,
+        frozen: None,
     }
 }
 
