@@ -6,6 +6,7 @@
 // panics at the end of time, so it has to be `checked_add`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::disallowed_methods))]
 
+pub mod answers;
 mod cause;
 pub mod class;
 pub mod cluster_api;

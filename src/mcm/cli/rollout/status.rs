@@ -19,6 +19,7 @@ use crate::cli::{
     terminal::redraw,
 };
 use mcm_insight::{
+    answers::ServerAnswers,
     memory,
     progress::{RolloutProgress, RolloutState},
     read_only::ReadOnly,
@@ -31,7 +32,9 @@ use mcm_rules::plan::{PreviewStep, SubjectRef};
 /// Time between two reads of the caches.
 const LOOK: Duration = Duration::from_millis(250);
 /// Reads of the caches between two reads of the Leases.
-const LEASES: usize = 40;
+const LEASES: usize = 12;
+/// Reads of the Leases between two requests of the memory of the manager.
+const MEMORIES: usize = 4;
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -79,21 +82,27 @@ fn why(cell: &ReadOnly, name: &str) -> String {
 async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOptions) -> Result<()> {
     let (look, name) = (options.output.look(), &object.name);
     let (mut watch, mut screen) = (StallDetector::default(), RolloutScreen::new(look, options.output.format));
-    let mut managers = reader::managers(cell).await;
-    let mut memory = memory::ask(cell, &managers, None).await;
+    let mut answers = ServerAnswers::first(cell).await;
+    let mut memory = memory::ask(cell, &answers.managers, None).await;
     let mut ticks = interval(LOOK);
     for tick in 1_usize.. {
         ticks.tick().await;
         if tick % LEASES == 0 {
-            managers = reader::managers(cell).await;
-            memory = memory::ask(cell, &managers, None).await;
+            answers.read(cell).await;
         }
-        let facts = NamespaceFacts { memory: memory.clone(), ..reader::cached(cell, managers.clone()) };
+        let silent = answers.silent_since();
+        if tick % (LEASES * MEMORIES) == 0 && silent.is_none() {
+            memory = memory::ask(cell, &answers.managers, None).await;
+        }
+        let facts = NamespaceFacts { memory: memory.clone(), ..reader::cached(cell, answers.managers.clone()) };
         let Some(seen) = RolloutSnapshot::for_object(&facts, object) else {
             return Err(ExitError::no(format!("MachineDeployment {name} was deleted"), why(cell, name)).into());
         };
-        let blocked = watch.look(facts.now, &seen);
-        screen.show(&seen, blocked, facts.now)?;
+        let blocked = watch.look(facts.now, &seen, silent);
+        screen.show(&seen, blocked, silent, facts.now)?;
+        if silent.is_some() {
+            continue;
+        }
         match (&seen.state, blocked.zip(options.fail_when_blocked)) {
             (RolloutState::Done, _) => return Ok(()),
             (RolloutState::Failed(reason), _) => {
@@ -121,11 +130,26 @@ fn is_longer(now: Timestamp, since: Timestamp, limit: Duration) -> bool {
 pub(super) struct StallDetector {
     last: Option<RolloutProgress>,
     blocked: Option<Timestamp>,
+    silent: Option<Timestamp>,
 }
 
 impl StallDetector {
-    /// Since when the rollout is blocked; `None` if it is not.
-    pub(super) fn look(&mut self, now: Timestamp, seen: &RolloutSnapshot) -> Option<Timestamp> {
+    /// Since when the rollout is blocked; `None` if it is not, or the API server does not answer. The time without an answer does
+    /// not count: what happened meanwhile is not known.
+    pub(super) fn look(
+        &mut self,
+        now: Timestamp,
+        seen: &RolloutSnapshot,
+        silent: Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        if let Some(since) = silent {
+            self.silent = Some(since);
+            return None;
+        }
+        if let Some(since) = self.silent.take() {
+            let unknown = now.duration_since(since);
+            self.blocked = self.blocked.and_then(|blocked| blocked.checked_add(unknown).ok());
+        }
         let has_moved = self.last.as_ref().is_some_and(|last| *last != seen.progress);
         if has_moved || !seen.state.is_held_up() {
             self.blocked = None;
@@ -150,6 +174,9 @@ struct RolloutStatus<'a> {
     /// Since when the command sees no progress.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     blocked_since: Option<Timestamp>,
+    /// Since when the API server does not answer, so that the rest may be out of date.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    silent_since: Option<Timestamp>,
     progress: &'a RolloutProgress,
     /// The next steps of the controllers.
     next: &'a [PreviewStep],
@@ -158,11 +185,16 @@ struct RolloutStatus<'a> {
 }
 
 impl<'a> RolloutStatus<'a> {
-    fn from_snapshot(seen: &'a RolloutSnapshot, blocked_since: Option<Timestamp>) -> Self {
+    fn from_snapshot(
+        seen: &'a RolloutSnapshot,
+        blocked_since: Option<Timestamp>,
+        silent_since: Option<Timestamp>,
+    ) -> Self {
         Self {
             state: report::word(&seen.state),
             reason: seen.state.reason(),
             blocked_since,
+            silent_since,
             progress: &seen.progress,
             next: &seen.answer.next,
             machines: &seen.answer.machines,
@@ -183,19 +215,27 @@ impl RolloutScreen {
         Self { look, output, shown: String::new(), lines: 0 }
     }
 
-    fn show(&mut self, seen: &RolloutSnapshot, blocked: Option<Timestamp>, now: Timestamp) -> Result<()> {
+    fn show(
+        &mut self,
+        seen: &RolloutSnapshot,
+        blocked: Option<Timestamp>,
+        silent: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let silence = silent.map(|since| format!("no answer since {} of the API server", report::clock(since)));
         let is_live = self.look.is_terminal && self.output == OutputFormat::Text;
         let (key, text) = match self.output {
             OutputFormat::Json => {
-                let status = RolloutStatus::from_snapshot(seen, blocked);
+                let status = RolloutStatus::from_snapshot(seen, blocked, silent);
                 (serde_json::to_string(&status)?, JsonDocument::new("RolloutStatus", now, status).line()?)
             }
             OutputFormat::Text if is_live => {
                 let frame = report::frame(self.look, seen, blocked, now);
+                let frame = silence.map_or(frame.clone(), |silence| format!("{frame} {silence}\n"));
                 (frame.clone(), frame)
             }
             OutputFormat::Text => {
-                let line = self.look.written(&report::line(seen));
+                let line = silence.unwrap_or_else(|| self.look.written(&report::line(seen)));
                 (line.clone(), format!("{} {line}\n", report::clock(now)))
             }
         };

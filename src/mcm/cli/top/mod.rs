@@ -23,13 +23,15 @@ use super::{
     terminal::LookOptions,
     tree,
 };
-use mcm_insight::{read_only::ReadOnly, reader, report, story::NamespaceFacts, terminal::TerminalLook};
+use mcm_insight::{
+    answers::ServerAnswers, read_only::ReadOnly, reader, report, story::NamespaceFacts, terminal::TerminalLook,
+};
 use mcm_rules::plan::SubjectRef;
 
 /// Time between two reads of the caches.
 const LOOK: Duration = Duration::from_secs(1);
 /// Reads of the caches between two reads of the Leases.
-const LEASES: usize = 10;
+const LEASES: usize = 5;
 /// Keys that wait to be handled.
 const KEYS: usize = 64;
 
@@ -66,8 +68,8 @@ async fn follow(
     look: TerminalLook,
 ) -> Result<()> {
     let (mut keys, mut view) = (keys(), TopViewState::default());
-    let mut managers = reader::managers(&cell).await;
-    let mut facts = reader::cached(&cell, managers.clone());
+    let mut answers = ServerAnswers::first(&cell).await;
+    let mut facts = reader::cached(&cell, answers.managers.clone());
     let mut model = TopModel::from_facts(&facts);
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,8 +94,8 @@ async fn follow(
                         let mut reading = options.reading.clone();
                         reading.namespace = Some(namespace);
                         cell = reading.open().await?;
-                        managers = reader::managers(&cell).await;
-                        facts = reader::cached(&cell, managers.clone());
+                        answers = ServerAnswers::first(&cell).await;
+                        facts = reader::cached(&cell, answers.managers.clone());
                         model = TopModel::from_facts(&facts);
                     }
                 },
@@ -101,10 +103,10 @@ async fn follow(
             },
             _ = ticks.tick() => {
                 if tick % LEASES == 0 {
-                    managers = reader::managers(&cell).await;
+                    answers.read(&cell).await;
                 }
-                facts = reader::cached(&cell, managers.clone());
-                model = TopModel::from_facts(&facts);
+                facts = reader::cached(&cell, answers.managers.clone());
+                model = TopModel::from_facts(&facts).silent(answers.silent_since());
             }
         }
     }

@@ -162,6 +162,14 @@ impl TopModel {
         let manager = manager.unwrap_or_default();
         Self { namespace: facts.namespace.clone(), now: facts.now, manager, phases, deployments }
     }
+
+    /// The same while the API server does not answer: the objects are those of that time.
+    pub(super) fn silent(self, since: Option<Timestamp>) -> Self {
+        match since {
+            Some(since) => Self { manager: format!("no answer since {}", since.strftime("%H:%M:%S")), ..self },
+            None => self,
+        }
+    }
 }
 
 fn row(facts: &NamespaceFacts, name: &str) -> Option<MachineRow> {

@@ -62,12 +62,26 @@ fn a_missed_deadline_is_a_failure_and_a_pause_is_a_block() {
 fn a_rollout_is_blocked_since_its_numbers_last_changed() {
     let mut watch = StallDetector::default();
     let blocked = seen(&blocked_pool());
-    assert_eq!(watch.look(at(1), &blocked), Some(at(1)));
-    assert_eq!(watch.look(at(5), &blocked), Some(at(1)));
+    assert_eq!(watch.look(at(1), &blocked, None), Some(at(1)));
+    assert_eq!(watch.look(at(5), &blocked, None), Some(at(1)));
     let mut moved = seen(&blocked_pool());
     moved.progress.going = 1;
-    assert_eq!(watch.look(at(9), &moved), Some(at(9)));
-    assert_eq!(watch.look(at(10), &seen(&running(3))), None);
+    assert_eq!(watch.look(at(9), &moved, None), Some(at(9)));
+    assert_eq!(watch.look(at(10), &seen(&running(3)), None), None);
+}
+
+#[test]
+fn time_without_an_answer_of_the_api_server_does_not_count_as_blocked() {
+    let mut watch = StallDetector::default();
+    let blocked = seen(&blocked_pool());
+    assert_eq!(watch.look(at(10), &blocked, None), Some(at(10)));
+    assert_eq!(watch.look(at(16), &blocked, Some(at(14))), None);
+    assert_eq!(watch.look(at(90), &blocked, Some(at(14))), None);
+    assert_eq!(watch.look(at(94), &blocked, None), Some(at(90)), "four seconds before the silence count");
+    assert_eq!(watch.look(at(96), &blocked, None), Some(at(90)));
+    let mut silent_from_the_start = StallDetector::default();
+    assert_eq!(silent_from_the_start.look(at(10), &blocked, Some(at(8))), None);
+    assert_eq!(silent_from_the_start.look(at(20), &blocked, None), Some(at(20)));
 }
 
 #[test]
@@ -107,7 +121,8 @@ fn the_schema_is_published_and_a_status_fits_it() {
     published::<JsonDocument<RolloutStatus<'_>>>("rollout-status");
     for pool in [blocked_pool(), running(3)] {
         let seen = seen(&pool);
-        let document = JsonDocument::new("RolloutStatus", at(1), RolloutStatus::from_snapshot(&seen, Some(at(0))));
+        let document =
+            JsonDocument::new("RolloutStatus", at(1), RolloutStatus::from_snapshot(&seen, Some(at(0)), Some(at(1))));
         fits::<JsonDocument<RolloutStatus<'_>>>(&serde_json::to_value(document).unwrap());
     }
 }

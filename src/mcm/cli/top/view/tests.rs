@@ -38,6 +38,14 @@ fn a_pipe_gets_one_plain_frame() {
 }
 
 #[test]
+fn a_silent_api_server_is_shown_with_its_last_answer() {
+    let silent = TopModel::from_facts(&blocked_pool()).silent(Some(mcm_insight::testing::at(3661)));
+    assert!(plain(TerminalLook::PLAIN, &silent).contains("no answer since 01:01:01"));
+    let answering = TopModel::from_facts(&blocked_pool()).silent(None);
+    assert!(plain(TerminalLook::PLAIN, &answering).contains("mcm-0 leads"));
+}
+
+#[test]
 fn keys_open_pages_about_the_chosen_deployment() {
     let pool = SubjectRef { kind: DEPLOYMENT.to_owned(), namespace: "demo".to_owned(), name: "pool".to_owned() };
     let mut view = TopViewState::default();
