@@ -4,15 +4,11 @@ use mcm_driver::{Driver, inspection::ResourcePresence};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{World, class, fake::URN, spec_with};
+use super::{World, class, spec_with};
 
 async fn findings(world: &World, changes: &[(&str, Value)]) -> Vec<(String, ResourcePresence, String)> {
     let found = world.driver.inspect(&class(spec_with(changes)), &world.secret()).await.unwrap();
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
-}
-
-fn marketplace() -> (&'static str, Value) {
-    ("properties.storageProfile.imageReference", json!({"urn": URN}))
 }
 
 #[rstest]

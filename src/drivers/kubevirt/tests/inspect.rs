@@ -10,21 +10,6 @@ async fn findings(world: &World, changes: Value) -> Vec<(String, ResourcePresenc
     found.into_iter().map(|one| (one.path, one.presence, one.text)).collect()
 }
 
-/// A class that refers to an object of each kind.
-fn references() -> Value {
-    let claim = json!({"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"});
-    json!({
-        "rootVolume": {"pvc": claim},
-        "additionalVolumes": [
-            {"name": "a", "dataVolume": {"pvc": claim}},
-            {"name": "b", "volumeSource": {"persistentVolumeClaim": {"claimName": "data"}}},
-            {"name": "c", "volumeSource": {"configMap": {"name": "settings"}}},
-            {"name": "d", "volumeSource": {"secret": {"secretName": "key"}}},
-        ],
-        "networks": [{"name": "other/net"}],
-    })
-}
-
 #[tokio::test]
 async fn missing_permissions_are_named() {
     let world = World::new().await;

@@ -6,10 +6,7 @@ use futures::future::join_all;
 use mcm_driver::{Code, MachineRequest, SecretData, interface::Driver};
 use rstest::rstest;
 
-use super::{
-    World, class, code, driver, spec, unmeasured,
-    vcenter::{Options, PASSWORD, USER},
-};
+use super::{World, class, code, driver, spec, unmeasured, vcenter::Options};
 
 fn with(world: &World, key: &str, value: &str) -> SecretData {
     let mut secret = world.secret();
@@ -80,8 +77,3 @@ async fn the_certificate_of_a_host_is_verified_unless_the_secret_says_otherwise(
         Err(error) => assert!(!is_accepted && error.code == Code::Unavailable, "{error}"),
     }
 }
-
-const HOST: (&str, &str) = ("vsphereHost", "vc.example.com");
-const ALLOWED: (&str, &str) = ("vsphereHost", "127.0.0.1");
-const NAME: (&str, &str) = ("vsphereUsername", USER);
-const WORD: (&str, &str) = ("vspherePassword", PASSWORD);
