@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::story::{DEPLOYMENT, MACHINE, NamespaceFacts, SET, budget_in};
-use crate::terminal::{ago, short};
+use crate::{
+    terminal::{ago, short},
+    wording::{NEVER, error_of_cloud},
+};
 use mcm_api::{
     GoDuration,
     machine::{Machine, MachineDeployment, MachineSet, OperationState},
@@ -80,9 +83,6 @@ pub struct ReportedState {
     pub owners: Vec<SubjectRef>,
 }
 
-/// The end of the text of a wait for a budget that allows no eviction although all its pods are healthy.
-pub const NEVER: &str = ", which it never does: lower its minAvailable, raise its maxUnavailable, or add replicas";
-
 /// The condition of a Machine whose drain makes no progress.
 const DRAIN_BLOCKED: &str = "DrainBlocked";
 
@@ -127,20 +127,6 @@ fn eviction_text(text: &str) -> String {
     let is_never = ["although all its pods are healthy", "is misconfigured"].iter().any(|words| text.contains(words));
     let never = if is_never { NEVER } else { "" };
     format!("budget {namespace}/{name} to allow an eviction{never}")
-}
-
-/// The text of a wait without the form that errors of the cloud have in a status.
-pub fn cleaned(text: &str) -> String {
-    let Some((code, message)) = error_of_cloud(text) else { return text.to_owned() };
-    let before = text.split_once("machine codes error: ").map_or("", |(before, _)| before);
-    format!("{before}{code}: {message}")
-}
-
-/// Code and message of an error of the cloud, in the form that it has in a status.
-fn error_of_cloud(text: &str) -> Option<(&str, &str)> {
-    let (_, rest) = text.split_once("error: code = [")?;
-    let (code, rest) = rest.split_once("] message = [")?;
-    Some((code, rest.strip_suffix(']').unwrap_or(rest)))
 }
 
 fn of_deployment(deployment: &MachineDeployment) -> ReportedState {

@@ -27,3 +27,4 @@ pub mod table;
 pub mod terminal;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod wording;

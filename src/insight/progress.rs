@@ -56,7 +56,7 @@ pub enum RolloutState {
     Rolling,
     /// It makes no progress, for this reason, which ends without a user.
     Waiting(String),
-    /// What holds it up is unknown, for this reason.
+    /// Its obstacle is unknown, for this reason.
     Unknown(String),
     /// It makes no progress, for this reason, until a user acts.
     Blocked(String),

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    known::{self, NEVER},
     memory::{Memory, RememberedWait},
     terminal::short,
+    wording::{NEVER, cleaned},
 };
 use mcm_api::{
     labels,
@@ -539,7 +539,7 @@ impl NamespaceFacts {
         let Wait { kind, until, forced_at, .. } = *wait;
         ExplainedWait {
             kind,
-            text: known::cleaned(&wait.text),
+            text: cleaned(&wait.text),
             meaning: guide.meaning,
             end: if is_never(kind, &wait.text) { WaitEnd::User } else { guide.end },
             next_attempt: until,
@@ -679,7 +679,7 @@ impl NamespaceFacts {
     }
 }
 
-/// The worst set or machine of each owner whose verdict is worse than settled. Of the sets, those that wait for a user count.
+/// The worst set or machine of each owner whose verdict is worse than settled. A set counts if it waits for a user.
 fn worst_below<'a>(answers: impl Iterator<Item = &'a ObjectAnswer>) -> Vec<(SubjectRef, ObjectAnswer)> {
     let is_counted = |one: &&ObjectAnswer| match one.object.kind.as_str() {
         MACHINE => one.verdict != ObjectVerdict::Settled,

@@ -359,7 +359,7 @@ impl<'a> ChangePlanner<'a> {
         Ok(plan)
     }
 
-    /// The classes of machines, of new machines, and of those that other objects create.
+    /// The classes of machines, of new machines, and of the machines of other objects.
     fn classes_of(&self, machines: &[&Machine], class: Option<&str>, rivals: &[SeedObject]) -> Vec<&MachineClass> {
         let of_rivals = rivals.iter().filter_map(|(_, value)| {
             ["/spec/class/name", "/spec/template/spec/class/name"].iter().find_map(|at| value.pointer(at)?.as_str())

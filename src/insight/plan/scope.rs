@@ -1,5 +1,5 @@
-//! The objects that take part in the plan for an object: its sets and machines, those that its controllers adopt, and the objects
-//! that may adopt the same. Pure.
+//! The objects that take part in the plan for an object: its sets and machines, the sets and machines without a controller
+//! that it adopts, and the objects that may adopt the same. Pure.
 
 use std::collections::BTreeSet;
 
@@ -20,13 +20,13 @@ use mcm_fake_api::{DEPLOYMENTS, MACHINES, SETS};
 
 /// The sets and machines of an object, as its controllers read them.
 pub struct PlanScope<'a> {
-    /// Those that it controls, and those without a controller that it selects.
+    /// Its own sets, and sets without a controller that it selects.
     pub sets: Vec<&'a MachineSet>,
-    /// Those of the sets, and those without a controller that the object or one of the sets selects.
+    /// The machines of the sets, and machines without a controller that the object or one of the sets selects.
     pub machines: Vec<&'a Machine>,
     /// Some of these have no controller.
     pub adopts: bool,
-    /// Other deployments and sets that select some of those without a controller, with their sets and machines.
+    /// Other deployments and sets that select some objects without a controller, with their sets and machines.
     pub rivals: Vec<SeedObject>,
 }
 

@@ -145,7 +145,7 @@ pub struct RehearsalRecord {
     object: RehearsedObject,
     /// UIDs of the sets that belong to the object, or did until they were deleted.
     own: BTreeSet<String>,
-    /// Those that belonged to it at the beginning.
+    /// UIDs of the sets that belonged to it at the beginning.
     first_own: BTreeSet<String>,
     machines: BTreeMap<String, RecordedMachine>,
     tallies: TalliesBySet,

@@ -339,7 +339,7 @@ fn the_text_that_the_object_shows_is_preferred_to_that_of_the_manager() {
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     let told = |wait: &ExplainedWait| (wait.text.clone(), wait.next_attempt, wait.forced_at);
     let expected = [
-        (format!("budget demo/strict to allow an eviction{}", crate::known::NEVER), Some(at(610)), Some(at(960))),
+        (format!("budget demo/strict to allow an eviction{}", crate::wording::NEVER), Some(at(610)), Some(at(960))),
         ("pod demo/c: eviction refused by the disruption budget demo/other".to_owned(), Some(at(620)), Some(at(960))),
         ("the next attempt: Internal: no route".to_owned(), Some(at(630)), None),
     ];

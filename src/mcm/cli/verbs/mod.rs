@@ -72,7 +72,7 @@ pub struct DeploymentOptions {
     writing: WritingOptions,
 }
 
-/// What is looked at before a rollout begins.
+/// Options of the plan that is made before a rollout begins.
 #[derive(Args, Clone, Debug)]
 struct RolloutLookOptions {
     /// Go on although the plan of the change is blocked
