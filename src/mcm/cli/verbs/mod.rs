@@ -335,7 +335,7 @@ fn consent(planned: &PlannedPatch, server: &str) -> Result<()> {
     let mut screen = io::stderr().lock();
     if let Some(plan) = &planned.plan {
         let text = plan::report(TerminalLook::PLAIN, plan, plan::RoundDetail::Summary);
-        write!(screen, "{text}\n").context("write to standard error")?;
+        writeln!(screen, "{text}").context("write to standard error")?;
     }
     write!(screen, "{says}\nContinue? [y/N] ").and_then(|()| screen.flush()).context("write to standard error")?;
     let mut answer = String::new();
