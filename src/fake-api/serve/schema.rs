@@ -10,7 +10,7 @@ use crate::{
     refusal::RequestRefusal,
 };
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct SchemaFindings {
     /// Paths of fields that the schema does not have. They were removed.

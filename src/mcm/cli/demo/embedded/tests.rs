@@ -102,7 +102,7 @@ fn objects_end_with_their_owners_and_pods_with_their_nodes() {
 }
 
 #[tokio::test]
-async fn a_budget_allows_as_many_evictions_as_it_says() {
+async fn a_budget_limits_evictions_until_its_pods_are_replaced() {
     let server = server();
     server.create(&NODES, node("a", "16")).unwrap();
     server.create(&WORKLOADS, workload(4)).unwrap();
