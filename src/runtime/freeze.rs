@@ -4,6 +4,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+/// Longest text of a cause in a Lease, in characters: an API server may send any text.
+const LONGEST_CAUSE: usize = 500;
+
 /// Since when and why Machines are frozen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreezeCause {
@@ -35,7 +38,21 @@ impl FreezeNotice {
 
     /// The value of the annotation that `identity` writes; `None` if Machines are not frozen.
     pub fn published(&self, identity: &str) -> Option<String> {
-        let cause = self.0.lock().clone()?;
+        let FreezeCause { since, why } = self.0.lock().clone()?;
+        let cause = FreezeCause { since, why: why.chars().take(LONGEST_CAUSE).collect() };
         serde_json::to_string(&PublishedFreeze { identity: identity.to_owned(), cause }).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_api_server_is_bounded() {
+        let notice = FreezeNotice::default();
+        notice.set(Some(FreezeCause { since: Timestamp::UNIX_EPOCH, why: "é".repeat(10 * LONGEST_CAUSE) }));
+        let published: PublishedFreeze = serde_json::from_str(&notice.published("host_1").unwrap()).unwrap();
+        assert_eq!(published.cause.why, "é".repeat(LONGEST_CAUSE));
     }
 }
