@@ -9,7 +9,6 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use rstest::rstest;
 use serde_json::json;
 
 use crate::{
@@ -38,12 +37,13 @@ const LIMIT: Duration = Duration::from_secs(900);
 const FINALIZER_LIMIT: Duration = Duration::from_secs(60);
 
 /// With the CRDs and the rights of this project, and with those of the Go programs: a world refuses to end if a request of
-/// the manager was denied.
-#[rstest]
-#[case::ours(Rights::Standalone)]
-#[case::those_of_the_go_programs(Rights::Reference)]
+/// the manager was denied. Both wait most of the time, so they run beside each other.
 #[tokio::test]
-async fn vms_that_serve_are_drained_one_by_one_and_the_pool_keeps_its_replicas(#[case] rights: Rights) {
+async fn vms_that_serve_are_drained_one_by_one_and_the_pool_keeps_its_replicas() {
+    tokio::join!(restore(Rights::Standalone), restore(Rights::Reference));
+}
+
+async fn restore(rights: Rights) {
     let control = ControlPlane::apart().await.unwrap();
     let control = match rights {
         Rights::Reference => control.install_reference().await.unwrap(),
