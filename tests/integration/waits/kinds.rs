@@ -66,7 +66,7 @@ pub const PRODUCED: [Case; 39] = [
     endless("Class", (MACHINE, "w-class"), "the MachineClass w-nowhere, which does not exist"),
     until("CloudOperation", (MACHINE, "w-cloud-operation"), "the cloud: the VM is being created"),
     until("DriverRetry", (MACHINE, "w-driver-retry"), "no host has room"),
-    cured(until("Eviction", (MACHINE, "w-eviction"), "disruption budget"), KILLS_PODS),
+    cured(until("Eviction", (MACHINE, "w-eviction"), "to allow an eviction"), KILLS_PODS),
     endless("Finalizers", (MACHINE, "w-finalizers"), "example.com/keep"),
     endless("Hold", (MACHINE, "w-hold"), "MCMMigration m to be complete"),
     endless("InPlaceUpdate", (DEPLOYMENT, "w-in-place"), "select"),
