@@ -1,5 +1,6 @@
 //! Selects the VMs of a class: they carry its cluster marker and its role marker. Only the keys count.
 
+use super::VmOwnership;
 use crate::spec::ClassProblems;
 
 /// How a cloud spells the two markers.
@@ -58,6 +59,17 @@ impl ClassMarkers {
         keys.clone().any(|key| key == self.cluster) && keys.clone().any(|key| key == self.role)
     }
 
+    /// The ownership of a VM with these keys.
+    pub fn ownership<'a>(&self, keys: impl Iterator<Item = &'a str> + Clone, names: MarkerNames) -> VmOwnership {
+        if self.are_on(keys.clone()) {
+            VmOwnership::Ours
+        } else if self.are_foreign(keys, names) {
+            VmOwnership::Foreign
+        } else {
+            VmOwnership::Unmarked
+        }
+    }
+
     /// A VM with these keys is marked as one of another cluster.
     pub fn are_foreign<'a>(&self, keys: impl Iterator<Item = &'a str> + Clone, names: MarkerNames) -> bool {
         keys.clone().any(|key| key.contains(names.cluster)) && !keys.clone().any(|key| key == self.cluster)
@@ -101,6 +113,12 @@ mod tests {
         let markers = ClassMarkers { cluster: "example.com/cluster/a".into(), role: "example.com/role/n".into() };
         let found = (markers.are_on(keys.iter().copied()), markers.are_foreign(keys.iter().copied(), NAMES));
         assert_eq!(found, (ours, foreign));
+        let expected = match (ours, foreign) {
+            (true, _) => VmOwnership::Ours,
+            (false, true) => VmOwnership::Foreign,
+            (false, false) => VmOwnership::Unmarked,
+        };
+        assert_eq!(markers.ownership(keys.iter().copied(), NAMES), expected);
     }
 
     #[rstest]

@@ -162,14 +162,7 @@ impl CloudVm for Instance {
 
     /// A terminated instance still belongs to its class. EC2 filters by the same rules; other clouds with its API may not.
     fn belonging(&self, scope: &Scope) -> VmOwnership {
-        let keys = self.tags.keys().map(String::as_str);
-        if scope.markers.are_on(keys.clone()) {
-            VmOwnership::Ours
-        } else if scope.markers.are_foreign(keys, MARKERS) {
-            VmOwnership::Foreign
-        } else {
-            VmOwnership::Unmarked
-        }
+        scope.markers.ownership(self.tags.keys().map(String::as_str), MARKERS)
     }
 
     fn is_leaving(&self) -> bool {

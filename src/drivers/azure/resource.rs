@@ -274,14 +274,7 @@ impl CloudVm for Resource {
 /// The ownership of a resource with these tags.
 pub(crate) fn belonging_of<'a>(keys: impl Iterator<Item = &'a str>, scope: &Scope) -> VmOwnership {
     let lower: Vec<String> = keys.map(str::to_ascii_lowercase).collect();
-    let keys = marker_keys(lower.iter().map(String::as_str));
-    if scope.markers.are_on(keys.clone()) {
-        VmOwnership::Ours
-    } else if scope.markers.are_foreign(keys, MARKERS) {
-        VmOwnership::Foreign
-    } else {
-        VmOwnership::Unmarked
-    }
+    scope.markers.ownership(marker_keys(lower.iter().map(String::as_str)), MARKERS)
 }
 
 /// The value of a tag, whose key is the same in any case.

@@ -108,13 +108,7 @@ impl CloudVm for Instance {
     }
 
     fn belonging(&self, scope: &Scope) -> VmOwnership {
-        if scope.markers.are_on(self.tags()) {
-            VmOwnership::Ours
-        } else if scope.markers.are_foreign(self.tags(), MARKERS) {
-            VmOwnership::Foreign
-        } else {
-            VmOwnership::Unmarked
-        }
+        scope.markers.ownership(self.tags(), MARKERS)
     }
 }
 

@@ -7,7 +7,6 @@ use super::{
     GcpCloud,
     calls::Compute,
     errors::is_absent,
-    names::is_instance_name,
     operation::Operation,
     operations::{Ended, Meanwhile},
     running::Begun,
@@ -16,7 +15,7 @@ use super::{
 use mcm_api::load_balancer::InstanceGroup;
 use mcm_driver::{
     DriverError, MachineRequest,
-    cloud::{CloudFailure, CloudOperations, PageCollector},
+    cloud::{CloudFailure, CloudOperations, PageCollector, is_instance_name},
     code::Code,
 };
 

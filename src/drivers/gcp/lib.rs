@@ -38,7 +38,6 @@ use self::{
     accounts::{AccountKey, Accounts},
     calls::Compute,
     instance::Instance,
-    names::is_instance_name,
     operations::{Ended, Meanwhile, Operations, PACE},
     order::Order,
     request_id::{request_id, spent, spent_requests},
@@ -52,7 +51,10 @@ use mcm_api::{
 };
 use mcm_driver::{
     Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm,
-    cloud::{CloudDriver, CloudOperations, CloudSession, HttpClient, MachineIdentity, PollTiming, RequestReporter},
+    cloud::{
+        CloudDriver, CloudOperations, CloudSession, HttpClient, MachineIdentity, PollTiming, RequestReporter,
+        check_instance_name,
+    },
     code::Code,
     environment::{DriverEnvironment, OpenError},
     guard::DriverObserver,
@@ -308,14 +310,7 @@ impl CloudOperations for GcpCloud {
     }
 
     fn check_creation(&self, request: &MachineRequest) -> Result<(), DriverError> {
-        let name = MachineIdentity::from_machine(&request.machine).name;
-        if is_instance_name(name) {
-            return Ok(());
-        }
-        let message = format!(
-            "machine {name:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first"
-        );
-        Err(DriverError::new(Code::InvalidArgument, message))
+        check_instance_name(&request.machine)
     }
 
     async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {

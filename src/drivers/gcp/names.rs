@@ -1,6 +1,6 @@
 //! Names that others read.
 
-use mcm_driver::cloud::{MarkerNames, ProviderIds};
+use mcm_driver::cloud::{MarkerNames, ProviderIds, is_instance_name};
 
 /// Name in `MachineClass.provider`.
 pub const NAME: &str = "GCP";
@@ -18,16 +18,6 @@ pub(super) const OWN_LABELS: [&str; 2] = [UID_LABEL, OWNER_LABEL];
 
 /// Labels that an instance may have.
 pub(super) const MOST_LABELS: usize = 64;
-
-/// An instance may have this name: at most 63 lower-case letters, digits and hyphens, with a letter first and no
-/// hyphen last.
-pub(super) fn is_instance_name(name: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    name.len() <= 63
-        && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && !name.ends_with('-')
-        && name.bytes().all(is_inner)
-}
 
 /// The text may be a project, which a domain may precede: `example.com:project`.
 pub(super) fn is_project(text: &str) -> bool {

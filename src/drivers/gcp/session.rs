@@ -8,13 +8,15 @@ use super::{
     accounts::AccountKey,
     calls::Compute,
     instance::Instance,
-    names::{IDS, is_instance_name, is_project},
+    names::{IDS, is_project},
     spec::{Scope, Spec},
 };
 use mcm_api::machine::Machine;
 use mcm_driver::{
     DriverError, Vm, VmsByProviderId,
-    cloud::{CloudSession, CloudVm, LookupCoalescer, MachineIdentity, VmOwnership, is_word, known_as},
+    cloud::{
+        CloudSession, CloudVm, LookupCoalescer, MachineIdentity, VmOwnership, is_instance_name, is_word, known_as,
+    },
     code::Code,
 };
 

@@ -117,14 +117,10 @@ impl CloudVm for Instance {
     }
 
     fn belonging(&self, scope: &Scope) -> VmOwnership {
-        let keys = self.labels.keys().map(String::as_str);
-        if self.folder_id != scope.folder || scope.markers.are_foreign(keys.clone(), MARKERS) {
-            VmOwnership::Foreign
-        } else if scope.markers.are_on(keys) {
-            VmOwnership::Ours
-        } else {
-            VmOwnership::Unmarked
+        if self.folder_id != scope.folder {
+            return VmOwnership::Foreign;
         }
+        scope.markers.ownership(self.labels.keys().map(String::as_str), MARKERS)
     }
 }
 

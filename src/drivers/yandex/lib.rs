@@ -33,10 +33,10 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
+    Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        CloudAccess, CloudDriver, CloudOperations, CreationLedger, MachineIdentity, PollTiming, RequestReporter,
-        VmCreations, VmLookups,
+        CloudAccess, CloudDriver, CloudOperations, CreationLedger, PollTiming, RequestReporter, VmCreations, VmLookups,
+        check_instance_name,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -50,7 +50,7 @@ use self::{
     instance::Instance,
     jwt::Signer,
     login::{Login, user_data},
-    names::{OWNER_LABEL, is_instance_name},
+    names::OWNER_LABEL,
     operation::Made,
     picks::Picks,
     session::{Session, id_of},
@@ -175,14 +175,7 @@ impl CloudOperations for YandexCloud {
 
     fn check_creation(&self, request: &MachineRequest) -> Result<(), DriverError> {
         user_data(&request.secret)?;
-        let name = MachineIdentity::from_machine(&request.machine).name;
-        if is_instance_name(name) {
-            return Ok(());
-        }
-        let message = format!(
-            "machine {name:?} cannot be the name of a VM: at most 63 lower-case letters, digits and hyphens, a letter first"
-        );
-        Err(DriverError::new(Code::InvalidArgument, message))
+        check_instance_name(&request.machine)
     }
 
     async fn create(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {

@@ -18,17 +18,8 @@ pub(crate) const MARKERS: MarkerNames =
 /// Key of the metadata with the user data.
 pub(crate) const USER_DATA: &str = "user-data";
 
-/// Longest name of an instance, and longest key and value of a label.
+/// Longest key and value of a label.
 const LONGEST: usize = 63;
-
-/// An instance can have this name: a letter first, then lower-case letters, digits and hyphens, no hyphen last.
-pub(crate) fn is_instance_name(name: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    name.len() <= LONGEST
-        && name.bytes().all(is_inner)
-        && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && !name.ends_with('-')
-}
 
 /// A label can have this key.
 pub(crate) fn is_label_key(key: &str) -> bool {
@@ -44,6 +35,7 @@ pub(crate) fn is_label_value(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcm_driver::cloud::is_instance_name;
     use rstest::rstest;
 
     #[rstest]

@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use mcm_api::machine::Machine;
 use mcm_driver::{
     Code, DriverError, Vm, VmsByProviderId,
-    cloud::{CloudSession, MachineIdentity, VmLookups, VmQuery, is_word},
+    cloud::{CloudSession, MachineIdentity, VmLookups, VmQuery, is_instance_name, is_word},
 };
 
 use crate::{
     calls::{Api, FoundInstances},
     instance::Instance,
     login::Login,
-    names::{NAME, SCHEME, is_instance_name},
+    names::{NAME, SCHEME},
     spec::{Scope, Spec},
 };
 
