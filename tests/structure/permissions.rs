@@ -5,6 +5,7 @@ use std::{
     fs,
 };
 
+use mcm_driver::testing::profile::permissions_in;
 use serde_json::Value;
 
 use crate::root;
@@ -23,31 +24,9 @@ fn permissions() -> BTreeMap<String, BTreeSet<String>> {
     files
         .map(|path| {
             let file: Value = serde_yaml_ng::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-            let mut all = BTreeSet::new();
-            add(&file, &mut all);
-            (path.file_name().unwrap().to_str().unwrap().to_owned(), all)
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), permissions_in(&file))
         })
         .collect()
-}
-
-/// Adds actions, privileges, roles, and verbs with their resources.
-fn add(value: &Value, all: &mut BTreeSet<String>) {
-    const LISTS: [&str; 6] = ["Action", "Actions", "calls", "includedPermissions", "privileges", "roles"];
-    let texts = |list: &Value| -> Vec<String> {
-        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    match value {
-        Value::Array(values) => values.iter().for_each(|value| add(value, all)),
-        Value::Object(fields) => {
-            for resource in texts(&value["resources"]) {
-                all.extend(texts(&value["verbs"]).into_iter().map(|verb| format!("{verb} {resource}")));
-            }
-            for (key, value) in fields {
-                if LISTS.contains(&key.as_str()) { all.extend(texts(value)) } else { add(value, all) }
-            }
-        }
-        _ => {}
-    }
 }
 
 /// The permissions in a table of a page: all names in its first column.

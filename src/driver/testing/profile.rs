@@ -626,7 +626,13 @@ pub async fn an_absent_resource_is_named<W: CloudProfile>() {
     }
 }
 
-/// Adds the permissions of a file: actions, privileges, roles, and verbs with their resources.
+/// The permissions of a file of `config/permissions`: actions, privileges, roles, and verbs with their resources.
+pub fn permissions_in(file: &Value) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    add_permissions(file, &mut all);
+    all
+}
+
 fn add_permissions(value: &Value, all: &mut BTreeSet<String>) {
     const LISTS: [&str; 6] = ["Action", "Actions", "calls", "includedPermissions", "privileges", "roles"];
     let texts = |list: &Value| -> Vec<String> {
@@ -654,8 +660,7 @@ fn add_permissions(value: &Value, all: &mut BTreeSet<String>) {
 pub async fn the_permissions_are_those_of_the_calls<W: CloudProfile>() {
     let file = ["json", "yaml"].map(|form| format!("config/permissions/{}.{form}", W::FOLDER));
     let text = file.iter().find_map(|path| fs::read_to_string(root().join(path)).ok()).unwrap();
-    let mut granted = BTreeSet::new();
-    add_permissions(&yaml(&text, YamlLimits::FILES).unwrap(), &mut granted);
+    let granted = permissions_in(&yaml(&text, YamlLimits::FILES).unwrap());
     let named: BTreeSet<String> =
         W::permissions().iter().map(|(name, _)| (*name).to_owned()).filter(|name| !name.is_empty()).collect();
     assert_eq!(granted, named);
