@@ -256,8 +256,7 @@ fn wait_for_young_failures(
     let failed = active.iter().filter(|machine| must_be_replaced(machine, snapshot.now, preservation));
     let young: Vec<Timestamp> = failed.filter_map(|machine| replaced_at(machine, snapshot)).collect();
     if let Some(first) = young.iter().min() {
-        let age = snapshot.young_failures.replaced_at_age().max(REPLACED_AFTER);
-        let text = format!("{} whose creation failed to be {age:#} old before it is replaced", count_of(young.len()));
+        let text = format!("{} to be old enough to be replaced", count_of(young.len()));
         plan.wait(WaitKind::Replacement, text, Some(*first));
     }
 }
