@@ -1,14 +1,15 @@
 //! VMs that no machine has, with the permissions of `config/standalone/control.yaml`.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
+use k8s_openapi::api::core::v1::Event;
 use kube::{
     ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::json;
 
-use crate::support::{objects, pods, wait, world::World};
+use crate::support::{control_plane::ControlPlane, identity::Rights, objects, pods, program, wait, world::World};
 
 /// The shortest times: lists are a minute apart.
 const SOON: [&str; 3] = [
@@ -18,6 +19,8 @@ const SOON: [&str; 3] = [
 ];
 /// Three lists, and a drain.
 const SOME_LISTS: Duration = Duration::from_secs(360);
+/// Lists of the collector while the VMs of the Go program must stay.
+const PERIODS: u64 = 3;
 
 /// As after the restore of an older etcd: the machine of a Node that serves is lost.
 #[tokio::test]
@@ -79,4 +82,55 @@ async fn a_vm_without_a_marker_is_kept_and_the_missing_right_named() {
     assert!(told.contains("(machine of-others)"), "{told}");
     assert!(world.cloud.provider_ids().await.contains_key("of-others"));
     drop(manager);
+}
+
+/// With the roles of `config/standalone`, which the chart grants as well, and with those of the drop-in.
+#[tokio::test]
+async fn a_go_program_in_another_namespace_with_the_same_tag_keeps_its_vms() {
+    let Some(go) = tokio::task::spawn_blocking(program::reference).await.unwrap() else {
+        eprintln!("skipped: the Go programs are built from a Go module: install Go");
+        return;
+    };
+    tokio::join!(shares_a_tag_with_go(Rights::Standalone, &go), shares_a_tag_with_go(Rights::DropIn, &go));
+}
+
+async fn shares_a_tag_with_go(rights: Rights, go: &Path) {
+    let control = ControlPlane::shared().await;
+    let ours = World::between_with(rights, control, control, "beside-go").await;
+    let mut theirs = World::between_with(Rights::DropIn, control, control, "of-go").await;
+    theirs.environment = vec![
+        ("SIMULATED_CLOUD".to_owned(), ours.cloud.url.clone()),
+        ("SIMULATED_CLUSTER".to_owned(), ours.namespace.clone()),
+    ];
+    theirs.may_be_refused = true;
+    // The Go program lists VMs when it starts, and then every 15 minutes: it would delete ours.
+    let mut managers = Vec::new();
+    for program in ["machine-controller-manager", "machine-controller"] {
+        managers.push(theirs.launch_as(&go.join(program), &[], &format!("{program}.log"), &["--leader-elect=false"]));
+    }
+    theirs.pool(2, json!({})).await;
+    theirs.settled(2, "small").await;
+    let of_go = theirs.scene.now().names();
+
+    let _manager = ours.run(&SOON).await;
+    ours.pool(1, json!({})).await;
+    ours.settled(1, "small").await;
+    let before = ours.cloud.count("/calls/list/total").await;
+    wait::until_within(SOME_LISTS, "some lists", async || {
+        (ours.cloud.count("/calls/list/total").await >= before + PERIODS).then_some(())
+    })
+    .await;
+    let of_class = ours.scene.find("the event", SOME_LISTS, |scene| {
+        let kept = |event: &&Event| event.reason.as_deref() == Some("OrphanKept");
+        scene.events.values().find(kept).and_then(|event| event.message.clone())
+    });
+    let told = of_class.await;
+    assert!(told.contains("Grant the right to list machineclasses.machine.sapcloud.io in all namespaces"), "{told}");
+    assert!(of_go.iter().any(|machine| told.contains(machine)), "{told} names none of {of_go:?}");
+    assert_eq!(theirs.scene.now().uids().len(), 2, "the Go program replaced none");
+    assert!(theirs.scene.now().settled(2, "small"));
+    assert!(ours.scene.now().settled(1, "small"));
+    let alive = &of_go | &ours.scene.now().names();
+    assert_eq!(ours.cloud.provider_ids().await.into_keys().collect::<BTreeSet<_>>(), alive);
+    drop(managers);
 }

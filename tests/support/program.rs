@@ -27,6 +27,18 @@ pub fn mcm() -> PathBuf {
     env::var_os("MCM_BINARY").map_or_else(|| MCM.into(), PathBuf::from)
 }
 
+/// The folder with the Go programs and their driver for the simulated cloud: `MCM_REFERENCE`, or built once. `None` without Go.
+pub fn reference() -> Option<PathBuf> {
+    if let Some(folder) = env::var_os("MCM_REFERENCE") {
+        return Some(folder.into());
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/bench/build-reference");
+    Command::new("go").arg("version").output().ok()?;
+    let built = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
+    assert!(built.status.success(), "{script} failed: {}", built.status);
+    Some(String::from_utf8(built.stdout).unwrap().trim().into())
+}
+
 /// Longer than an end in good order takes on a busy machine.
 const END_LIMIT: Duration = Duration::from_secs(60);
 const PORTS: u16 = 9_000;

@@ -1,6 +1,6 @@
 // Command reference is a machine-controller of the Go reference with a driver for the simulated cloud
 // (docs/simulated-cloud.md), so that both implementations can be measured on the same cloud.
-// The cloud's address comes from the environment variable SIMULATED_CLOUD.
+// The cloud's address comes from the environment variable SIMULATED_CLOUD, the tag of its VMs from SIMULATED_CLUSTER.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "SIMULATED_CLOUD is not set: give the address of the simulated cloud, such as http://127.0.0.1:10270")
 		os.Exit(1)
 	}
-	if err := app.Run(server, cloud.New(address)); err != nil {
+	if err := app.Run(server, cloud.New(address, os.Getenv("SIMULATED_CLUSTER"))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

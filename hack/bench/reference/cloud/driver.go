@@ -20,8 +20,9 @@ import (
 
 // cloud is the simulated cloud as a driver of the reference.
 type cloud struct {
-	base   string
-	client *http.Client
+	base    string
+	cluster string
+	client  *http.Client
 }
 
 type vm struct {
@@ -37,10 +38,11 @@ type failure struct {
 	VM             *vm    `json:"vm"`
 }
 
-// New is the driver of the cloud at an address such as http://127.0.0.1:10270.
-func New(base string) driver.Driver {
+// New is the driver of the cloud at an address such as http://127.0.0.1:10270. VMs have the tag of the cluster, or of the namespace
+// of their machine if it is empty.
+func New(base, cluster string) driver.Driver {
 	transport := &http.Transport{MaxIdleConnsPerHost: 256, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
-	return &cloud{base: base, client: &http.Client{Transport: transport, Timeout: time.Minute}}
+	return &cloud{base: base, cluster: cluster, client: &http.Client{Transport: transport, Timeout: time.Minute}}
 }
 
 // call answers nil and an error coded as the cloud coded it, and the body of a failure.
@@ -89,8 +91,15 @@ func transportCode(err error) codes.Code {
 	}
 }
 
-func which(machine *v1alpha1.Machine) url.Values {
-	query := url.Values{"cluster": {machine.Namespace}}
+func (c *cloud) clusterOf(namespace string) string {
+	if c.cluster != "" {
+		return c.cluster
+	}
+	return namespace
+}
+
+func (c *cloud) which(machine *v1alpha1.Machine) url.Values {
+	query := url.Values{"cluster": {c.clusterOf(machine.Namespace)}}
 	if machine.Spec.ProviderID != "" {
 		query.Set("providerID", machine.Spec.ProviderID)
 	} else {
@@ -103,7 +112,7 @@ func (c *cloud) CreateMachine(ctx context.Context, request *driver.CreateMachine
 	body := map[string]any{
 		"machineName":   request.Machine.Name,
 		"namespace":     request.Machine.Namespace,
-		"cluster":       request.Machine.Namespace,
+		"cluster":       c.clusterOf(request.Machine.Namespace),
 		"token":         string(request.Machine.UID),
 		"userDataBytes": len(request.Secret.Data["userData"]),
 		"providerSpec":  json.RawMessage(request.MachineClass.ProviderSpec.Raw),
@@ -123,7 +132,7 @@ func (c *cloud) InitializeMachine(context.Context, *driver.InitializeMachineRequ
 }
 
 func (c *cloud) DeleteMachine(ctx context.Context, request *driver.DeleteMachineRequest) (*driver.DeleteMachineResponse, error) {
-	if _, err := c.call(ctx, http.MethodDelete, "/v1/vms", which(request.Machine), nil, nil); err != nil {
+	if _, err := c.call(ctx, http.MethodDelete, "/v1/vms", c.which(request.Machine), nil, nil); err != nil {
 		return nil, err
 	}
 	return &driver.DeleteMachineResponse{}, nil
@@ -131,7 +140,7 @@ func (c *cloud) DeleteMachine(ctx context.Context, request *driver.DeleteMachine
 
 func (c *cloud) GetMachineStatus(ctx context.Context, request *driver.GetMachineStatusRequest) (*driver.GetMachineStatusResponse, error) {
 	var found vm
-	failed, err := c.call(ctx, http.MethodGet, "/v1/vms", which(request.Machine), nil, &found)
+	failed, err := c.call(ctx, http.MethodGet, "/v1/vms", c.which(request.Machine), nil, &found)
 	if err != nil {
 		if failed != nil && failed.VM != nil {
 			return &driver.GetMachineStatusResponse{ProviderID: failed.VM.ProviderID, NodeName: failed.VM.NodeName}, err
@@ -145,7 +154,7 @@ func (c *cloud) ListMachines(ctx context.Context, request *driver.ListMachinesRe
 	var listed struct {
 		Items []vm `json:"items"`
 	}
-	query := url.Values{"cluster": {request.MachineClass.Namespace}}
+	query := url.Values{"cluster": {c.clusterOf(request.MachineClass.Namespace)}}
 	if _, err := c.call(ctx, http.MethodGet, "/v1/vms", query, nil, &listed); err != nil {
 		return nil, err
 	}
