@@ -11,7 +11,7 @@ FEATURES ?=
 export CAPI CLOUD CONTROL_PLANE FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds mutants check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-pages test-drivers test-reference test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans seeds mutants check check-features fmt crds proto-go bench faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -55,6 +55,9 @@ test-pages: ## Follow the first page of each of the three users literally, with 
 
 test-drivers: ## Test the driver in Python and the bridge for Go drivers
 	@hack/test-drivers
+
+test-reference: ## Run the integration tests that the Go reference has for its providers against mcm (PROGRAMS=go: against the Go programs)
+	@hack/test-reference
 
 test-dashboard: ## Test the page of mcm dashboard in headless Chromium with axe, and make its pictures (skipped without Chromium; needs npm)
 	@hack/dashboard
