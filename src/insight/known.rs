@@ -90,6 +90,12 @@ const DRAIN_BLOCKED: &str = "DrainBlocked";
 const NEEDS: &str = "Waiting for ";
 /// The end of `lastOperation.description` while a Node is drained.
 const DRAINS: &str = "Initiate node drain";
+/// The same while volumes are detached.
+const DETACHES: &str = "Delete Volume Attachments";
+/// The same while the Node is deleted.
+const DELETES_NODE: &str = "Initiate node object deletion";
+/// The part of the text of a drain whose Node could not be cordoned.
+const NOT_CORDONED: &str = "failure in update of node conditions";
 
 /// The wait that the status of a Machine shows: a drain without progress, something that its creation needs, or a failed call of
 /// the cloud.
@@ -113,12 +119,29 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
         };
         return Some(Wait::new(kind, short(needed), None));
     }
-    let text = match error_of_cloud(text) {
-        Some((code, message)) => format!("the next attempt, after {code}: {}", short(message)),
-        None => format!("the next attempt: {}", short(text)),
+    (last.state == Some(OperationState::Failed)).then(|| failed_step(&last.description))
+}
+
+/// The wait for the next attempt of a step that failed, by the end of the text that names it.
+fn failed_step(description: &str) -> Wait {
+    if let Some((code, message)) = error_of_cloud(description) {
+        return Wait::new(WaitKind::DriverRetry, format!("the next attempt, after {code}: {}", short(message)), None);
+    }
+    let of_step = |step| description.strip_suffix(step).map(str::trim);
+    if let Some(text) = of_step(DRAINS) {
+        return match text.contains(NOT_CORDONED) {
+            true => {
+                Wait::new(WaitKind::NodeWriteRefused, format!("a write to the Node to succeed: {}", short(text)), None)
+            }
+            false => Wait::new(WaitKind::Eviction, eviction_text(text), None),
+        };
+    }
+    let (kind, what, text) = match (of_step(DETACHES), of_step(DELETES_NODE)) {
+        (Some(text), _) => (WaitKind::VolumeAttachment, "volumes to be detached", text),
+        (_, Some(text)) => (WaitKind::NodeWriteRefused, "the deletion of the Node to succeed", text),
+        _ => (WaitKind::DriverRetry, "the next attempt", description),
     };
-    let wait = || Wait::new(WaitKind::DriverRetry, text, None);
-    (last.state == Some(OperationState::Failed)).then(wait)
+    Wait::new(kind, format!("{what}: {}", short(text)), None)
 }
 
 /// The wait for an eviction. The name of the budget is first: narrow screens show the beginning.

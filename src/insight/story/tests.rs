@@ -427,6 +427,41 @@ fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
     assert_eq!(answer.waits[0].text, "the next attempt, after ResourceExhausted: no stock");
 }
 
+/// As the status shows it, where the manager is not asked.
+#[rstest]
+#[case::a_denied_eviction(
+    "Drain failed due to - pods \"web\" is forbidden: denied request: evictions are disabled. Will retry in next sync. Initiate node drain",
+    WaitKind::Eviction
+)]
+#[case::a_dead_webhook(
+    "Drain failed due to - Internal error occurred: failed calling webhook. Will retry in next sync. Initiate node drain",
+    WaitKind::Eviction
+)]
+#[case::a_denied_cordon(
+    "Drain failed due to failure in update of node conditions - forbidden. Will retry in next sync. Initiate node drain",
+    WaitKind::NodeWriteRefused
+)]
+#[case::volumes(
+    "Deletion of volume attachments failed: forbidden. Delete Volume Attachments",
+    WaitKind::VolumeAttachment
+)]
+#[case::a_node(
+    "Node deletion failed due to error: forbidden. Initiate node object deletion",
+    WaitKind::NodeWriteRefused
+)]
+fn a_failed_step_in_the_target_cluster_is_no_failed_call_of_the_cloud(
+    #[case] description: &str,
+    #[case] kind: WaitKind,
+) {
+    let more = json!({
+        "metadata": {"deletionTimestamp": at(360)},
+        "status": {"lastOperation": {"type": "Delete", "state": "Failed", "description": description}},
+    });
+    let facts = with_machine(&more, &[("look", true)], &[]);
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    assert_eq!(answer.waits[0].kind, kind, "{answer:?}");
+}
+
 #[rstest]
 #[case::a_budget("budget demo/strict to allow an eviction", Some(("demo", "strict")))]
 #[case::in_a_sentence("refused by the disruption budget ns/db. Will retry", Some(("ns", "db")))]
