@@ -14,5 +14,5 @@ pub fn cleaned(text: &str) -> String {
 pub fn error_of_cloud(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = text.split_once("error: code = [")?;
     let (code, rest) = rest.split_once("] message = [")?;
-    Some((code, rest.strip_suffix(']').unwrap_or(rest)))
+    Some((code, rest.rsplit_once(']').map_or(rest, |(message, _)| message)))
 }

@@ -462,6 +462,19 @@ fn a_failed_step_in_the_target_cluster_is_no_failed_call_of_the_cloud(
     assert_eq!(answer.waits[0].kind, kind, "{answer:?}");
 }
 
+/// The text of a deletion goes on with its step after the message of the cloud.
+#[rstest]
+#[case::with_its_step(
+    "code = [Unauthenticated] message = [the key is invalid]. Aborting operation. Initiate VM deletion",
+    "the key is invalid"
+)]
+#[case::with_brackets("code = [Internal] message = [tag [a] is wrong]. Initiate VM deletion", "tag [a] is wrong")]
+fn the_message_of_the_cloud_ends_before_the_step(#[case] text: &str, #[case] message: &str) {
+    let found =
+        crate::wording::error_of_cloud(&format!("machine codes error: {text}")).map(|(_, found)| found.to_owned());
+    assert_eq!(found.as_deref(), Some(message));
+}
+
 #[rstest]
 #[case::a_budget("budget demo/strict to allow an eviction", Some(("demo", "strict")))]
 #[case::in_a_sentence("refused by the disruption budget ns/db. Will retry", Some(("ns", "db")))]
