@@ -123,9 +123,10 @@ fn of_machine(caches: &DeploymentReconciler, change: &ObjectChange<Machine>) -> 
 }
 
 /// The deployments of the Machines of a Node. The result of an in-place update may reach this process with the Machine before
-/// it does with the Node. A Node that is added to the cache after its Machine gets its annotation and taint now.
+/// it does with the Node. A Node that is added to the cache after its Machine, or that names it later, gets its annotation and taint
+/// now.
 fn of_node(caches: &DeploymentReconciler, target: &TargetCluster, change: &ObjectChange<Node>) -> Vec<Key> {
-    let has_come = change.new.is_some() && change.old.is_none();
+    let has_come = names_another_machine(change);
     if !has_come && !is_about_update(change) {
         return Vec::new();
     }
@@ -159,6 +160,15 @@ fn deployment_of(set: &MachineSet) -> Option<Key> {
 
 fn is_updated_in_place(deployment: &MachineDeployment) -> bool {
     deployment.spec.strategy.kind() == Some(StrategyType::InPlaceUpdate)
+}
+
+/// A Node is new, or names another Machine than before. Until then a rollout counts it as unknown.
+fn names_another_machine(change: &ObjectChange<Node>) -> bool {
+    let named = |node: &Arc<Node>| {
+        [node.labels().get(labels::MACHINE_NAME).cloned(), node.annotations().get(labels::NODE_OF).cloned()]
+    };
+    let is_other = |new: &Arc<Node>| change.old.as_ref().is_none_or(|old| named(old) != named(new));
+    change.new.as_ref().is_some_and(is_other)
 }
 
 /// A label of a Node's in-place update changed.
@@ -202,13 +212,38 @@ mod tests {
         #[case] new: Option<Value>,
         #[case] expected: bool,
     ) {
-        let node = |labels: Value| -> Arc<Node> {
-            serde_json::from_value(json!({ "metadata": { "name": "n", "labels": labels } })).unwrap()
-        };
+        let node = |labels: Value| json!({ "metadata": { "name": "n", "labels": labels } });
+        assert_eq!(is_about_update(&change(old.map(node), new.map(node))), expected);
+    }
+
+    #[rstest]
+    #[case::it_came(None, Some(json!({})), true)]
+    #[case::its_label(Some(json!({})), Some(json!({ "labels": { labels::MACHINE_NAME: "m" } })), true)]
+    #[case::its_annotation(Some(json!({})), Some(json!({ "annotations": { labels::NODE_OF: "a/m/u" } })), true)]
+    #[case::of_another(
+        Some(json!({ "labels": { labels::MACHINE_NAME: "m" } })),
+        Some(json!({ "labels": { labels::MACHINE_NAME: "n" } })),
+        true
+    )]
+    #[case::the_same(
+        Some(json!({ "labels": { labels::MACHINE_NAME: "m" } })),
+        Some(json!({ "labels": { labels::MACHINE_NAME: "m", "zone": "a" } })),
+        false
+    )]
+    #[case::it_is_gone(Some(json!({})), None, false)]
+    fn a_node_that_names_a_machine_concerns_its_deployment(
+        #[case] old: Option<Value>,
+        #[case] new: Option<Value>,
+        #[case] expected: bool,
+    ) {
+        let node = |metadata: Value| json!({ "metadata": metadata });
+        assert_eq!(names_another_machine(&change(old.map(node), new.map(node))), expected);
+    }
+
+    fn change(old: Option<Value>, new: Option<Value>) -> ObjectChange<Node> {
+        let node = |node: Value| -> Arc<Node> { serde_json::from_value(node).unwrap() };
         let (old, new) = (old.map(node), new.map(node));
         let gone = new.is_none();
-        let key = Key::new("", "n");
-        let change = ObjectChange { key, meta: Default::default(), old, new, gone, unreadable: None };
-        assert_eq!(is_about_update(&change), expected);
+        ObjectChange { key: Key::new("", "n"), meta: Default::default(), old, new, gone, unreadable: None }
     }
 }

@@ -449,7 +449,7 @@ fn a_failed_call_of_the_cloud_is_a_wait_for_the_next_one() {
     "Node deletion failed due to error: forbidden. Initiate node object deletion",
     WaitKind::NodeWriteRefused
 )]
-fn a_failed_step_in_the_target_cluster_is_no_failed_call_of_the_cloud(
+fn a_failed_step_in_the_target_cluster_is_not_a_failed_call_of_the_cloud(
     #[case] description: &str,
     #[case] kind: WaitKind,
 ) {
