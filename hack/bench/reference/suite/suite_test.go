@@ -1,5 +1,5 @@
 // Package suite runs the integration tests that the Go reference has for its providers, with the simulated cloud as the provider.
-// See hack/reference-suite.
+// See hack/test-reference.
 package suite
 
 import (
