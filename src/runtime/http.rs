@@ -42,13 +42,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
+    acceptor::TlsEndpoint,
     activity::ControllerActivity,
     cells::CellRegistry,
     metrics::{self, MetricsRegistry},
     shutdown,
 };
 pub use access::AccessReviewer;
-use certificate::EndpointCertificate;
 pub use certificate::{CertificateError, CertificateFiles};
 use listener::{ConnectionLimits, LimitedListener};
 use local::PeerAddress;
@@ -164,7 +164,7 @@ impl EndpointServer {
         files: Option<CertificateFiles>,
         access: AccessReviewer,
     ) -> Result<RunningServer, HttpError> {
-        self.serve_with(endpoints, EndpointCertificate::load(files)?, access)
+        self.serve_with(endpoints, certificate::endpoint(files, certificate::LOOK)?, access)
     }
 
     /// Serves a router over TLS in a background task until it is stopped. Its requests may last as long as watches do.
@@ -172,35 +172,35 @@ impl EndpointServer {
     /// # Errors
     /// The files of the certificate cannot be used.
     pub fn serve_router(self, router: Router, files: CertificateFiles) -> Result<RunningServer, HttpError> {
-        let (address, certificate) = (self.address, EndpointCertificate::load(Some(files))?);
-        let listener = TlsListener::new(LimitedListener::new(self.listener, ConnectionLimits::WATCHES), certificate)
-            .map_err(|source| HttpError::Bind { address, source })?;
-        let stop = CancellationToken::new();
-        let until = stop.clone().cancelled_owned();
-        let task = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
-                warn!(%error, "server stopped");
-            }
-        });
-        Ok(RunningServer { stop, task })
+        let certificate = certificate::endpoint(Some(files), certificate::LOOK)?;
+        self.serve_tls(router, certificate, ConnectionLimits::WATCHES)
     }
 
     fn serve_with(
         self,
         endpoints: HttpEndpoints,
-        certificate: EndpointCertificate,
+        certificate: TlsEndpoint,
         access: AccessReviewer,
     ) -> Result<RunningServer, HttpError> {
-        let address = self.address;
-        let listener = TlsListener::new(LimitedListener::new(self.listener, ConnectionLimits::default()), certificate)
-            .map_err(|source| HttpError::Bind { address, source })?;
-        let stop = CancellationToken::new();
-        let until = stop.clone().cancelled_owned();
-        info!(%address, "serving endpoints with TLS");
+        info!(address = %self.address, "serving endpoints with TLS");
         // The API server authorizes every caller.
         let endpoints = HttpEndpoints { readers: DiagnosticReaders::All, ..endpoints };
         let router =
             router(endpoints).layer(from_fn_with_state(access, access::guard)).layer(map_response(last_answer));
+        self.serve_tls(router, certificate, ConnectionLimits::default())
+    }
+
+    fn serve_tls(
+        self,
+        router: Router,
+        certificate: TlsEndpoint,
+        limits: ConnectionLimits,
+    ) -> Result<RunningServer, HttpError> {
+        let address = self.address;
+        let listener = TlsListener::new(LimitedListener::new(self.listener, limits), certificate)
+            .map_err(|source| HttpError::Bind { address, source })?;
+        let stop = CancellationToken::new();
+        let until = stop.clone().cancelled_owned();
         let task = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
                 warn!(%error, "endpoints stopped");

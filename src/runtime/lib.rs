@@ -6,6 +6,7 @@
 // panics at the end of time, so it has to be `checked_add`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::disallowed_methods))]
 
+pub mod acceptor;
 pub mod access;
 pub mod activity;
 pub mod body;
@@ -57,4 +58,5 @@ pub mod shutdown;
 pub mod target;
 pub mod trust;
 mod unreadable;
+pub mod watched;
 pub mod worker;

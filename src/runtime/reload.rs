@@ -14,8 +14,7 @@ use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Config, client::Body};
-use parking_lot::Mutex;
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::task::spawn_blocking;
 use tower::{BoxError, Service};
 
 use super::{
@@ -23,6 +22,7 @@ use super::{
     kubeconfig::{ClusterConfig, address},
     objects::chain,
     panics::{self, PanicPlace},
+    watched::WatchedValue,
 };
 
 /// How often the files are checked, by the next request.
@@ -48,23 +48,15 @@ pub enum ClientError {
 
 /// Creates a client from a configuration.
 type ClientFactory = Arc<dyn Fn(Config) -> Result<Client, ClientError> + Send + Sync>;
+/// A client, and the configuration that it was created from.
+type ClusterClient = (Client, Arc<ClusterConfig>);
 
 /// A client that reloads its credentials. Clones share it.
 #[derive(Clone)]
 pub(super) struct ReloadingClient {
     build: ClientFactory,
-    every: Duration,
     limits: ResponseLimits,
-    state: Arc<Mutex<ReloadState>>,
-}
-
-struct ReloadState {
-    client: Client,
-    cluster: ClusterConfig,
-    looked_at: Instant,
-    is_looking: bool,
-    /// The last problem that was logged.
-    problem: Option<String>,
+    watched: Arc<WatchedValue<ClusterClient>>,
 }
 
 impl ReloadingClient {
@@ -84,64 +76,31 @@ impl ReloadingClient {
         build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
         every: Duration,
     ) -> Result<Self, ClientError> {
-        let client = build(cluster.config.clone())?;
-        let cluster = cluster.clone();
-        let state = ReloadState { client, cluster, looked_at: Instant::now(), is_looking: false, problem: None };
-        Ok(Self { build: Arc::new(build), every, limits, state: Arc::new(Mutex::new(state)) })
+        let watched = WatchedValue::new((build(cluster.config.clone())?, Arc::new(cluster.clone())), every);
+        Ok(Self { build: Arc::new(build), limits, watched: Arc::new(watched) })
     }
 
-    /// The client for the next request. Checks the files from time to time.
+    /// The client for the next request. Checks the files from time to time, without a wait.
     fn client(&self) -> Client {
-        let mut state = self.state.lock();
-        if !state.is_looking && state.looked_at.elapsed() >= self.every {
-            state.is_looking = true;
-            tokio::spawn(self.clone().look());
+        let (client, cluster) = self.watched.last();
+        if self.watched.is_due() {
+            let this = self.clone();
+            let what = format!("credentials or certificates of {}", address(&cluster.config.cluster_url));
+            let load = async move |last| {
+                let renewed =
+                    panics::caught(PanicPlace::Task, || "a check of credentials".to_owned(), this.renewed(last));
+                renewed.await.unwrap_or_else(|panicked| Err(panicked.to_string()))
+            };
+            let watched = Arc::clone(&self.watched);
+            tokio::spawn(async move { watched.current(&what, load).await });
         }
-        state.client.clone()
+        client
     }
 
-    /// The credentials were rejected: the next request checks the files immediately.
-    fn refused(&self) {
-        let mut state = self.state.lock();
-        if let Some(long_ago) = state.looked_at.checked_sub(self.every) {
-            state.looked_at = long_ago;
-        }
-    }
-
-    async fn look(self) {
-        let what = || "credentials or certificates".to_owned();
-        let renewed = panics::caught(PanicPlace::Task, what, self.renewed()).await;
-        let outcome = renewed.unwrap_or_else(|panicked| Err(panicked.to_string()));
-        let mut state = self.state.lock();
-        (state.is_looking, state.looked_at) = (false, Instant::now());
-        let server = address(&state.cluster.config.cluster_url);
-        match outcome {
-            Ok(None) => state.problem = None,
-            Ok(Some((client, cluster))) => {
-                tracing::info!(server, "credentials or certificates reloaded");
-                (state.client, state.cluster, state.problem) = (client, cluster, None);
-            }
-            Err(problem) => {
-                if state.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(
-                        server,
-                        problem,
-                        "cannot reload credentials or certificates, keeping the previous ones"
-                    );
-                }
-                state.problem = Some(problem);
-            }
-        }
-    }
-
-    async fn renewed(&self) -> Result<Option<(Client, ClusterConfig)>, String> {
-        let (cluster, valid_until) = {
-            let state = self.state.lock();
-            (state.cluster.clone(), *state.client.valid_until())
-        };
-        let is_expiring = valid_until.is_some_and(|end| end.duration_since(Timestamp::now()) <= RESERVE);
+    async fn renewed(&self, (client, cluster): ClusterClient) -> Result<Option<ClusterClient>, String> {
+        let is_expiring = client.valid_until().is_some_and(|end| end.duration_since(Timestamp::now()) <= RESERVE);
         let cluster = match cluster.reload().await.map_err(|error| chain(&error))? {
-            Some(changed) => changed,
+            Some(changed) => Arc::new(changed),
             None if is_expiring => cluster,
             None => return Ok(None),
         };
@@ -167,7 +126,8 @@ impl Service<Request<Body>> for ReloadingClient {
             let uri = request.uri().clone();
             let answer = connection.client().send(request).await?;
             if answer.status() == StatusCode::UNAUTHORIZED {
-                connection.refused();
+                // The next request checks the files.
+                connection.watched.expire();
             }
             Ok(BoundedBody::answer(answer, &uri, connection.limits))
         }

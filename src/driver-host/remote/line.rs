@@ -14,7 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use http::Uri;
@@ -43,6 +43,10 @@ use mcm_driver::{
     error::DriverError,
     guard::DriverObserver,
     interface::{DriverCapabilities, SecretData},
+};
+use mcm_runtime::{
+    objects::chain,
+    watched::{FileFingerprints, WatchedValue},
 };
 
 /// How long a connection may take, with its TLS handshake; longer than a look, so that a peer that is silent counts as hanging.
@@ -129,8 +133,8 @@ pub(super) struct DriverConnections {
     timing: KeeperTiming,
     /// The driver permits pings, as far as known.
     permits_pings: Arc<AtomicBool>,
-    calls: Mutex<DriverChannel>,
-    looks: Mutex<DriverChannel>,
+    calls: WatchedValue<DriverChannel>,
+    looks: WatchedValue<DriverChannel>,
     served: Mutex<DriverFeatures>,
     condition: watch::Sender<DriverAvailability>,
     /// A call broke: poll the driver now.
@@ -148,11 +152,11 @@ enum ChannelPurpose {
 type PermittedPings = Option<(PingTiming, Arc<AtomicBool>)>;
 
 /// A channel, and the files with which it was made.
+#[derive(Clone)]
 struct DriverChannel {
     channel: Channel,
     is_pinged: bool,
-    fingerprint: u64,
-    looked_at: Instant,
+    files: FileFingerprints,
 }
 
 impl DriverChannel {
@@ -160,8 +164,7 @@ impl DriverChannel {
         Self {
             is_pinged: pings.is_some(),
             channel: channel(endpoint, pings),
-            fingerprint: endpoint.tls.fingerprint(),
-            looked_at: Instant::now(),
+            files: FileFingerprints::read(endpoint.tls.paths()),
         }
     }
 }
@@ -175,8 +178,8 @@ impl DriverConnections {
             observer,
             timing,
             permits_pings,
-            calls: Mutex::new(DriverChannel::new(&endpoint, pings)),
-            looks: Mutex::new(DriverChannel::new(&endpoint, None)),
+            calls: WatchedValue::new(DriverChannel::new(&endpoint, pings), LOOK),
+            looks: WatchedValue::new(DriverChannel::new(&endpoint, None), Duration::ZERO),
             served: Mutex::default(),
             condition: watch::Sender::new(DriverAvailability::Starting),
             broke: Notify::new(),
@@ -219,16 +222,17 @@ impl DriverConnections {
 
     /// The connection for calls sends pings no more if the driver refused them.
     fn heed_refusal(&self) {
-        let mut calls = self.calls.lock();
-        if calls.is_pinged && !self.permits_pings.load(Relaxed) {
-            let (driver, every) = (&self.endpoint.name, self.timing.pings.every);
-            tracing::warn!(
-                driver,
-                "the driver refuses pings, so from now on only TCP detects dead connections: configure its server to \
-                 permit a ping every {every:?}, also without calls"
-            );
-            *calls = self.connection(ChannelPurpose::Calls);
-        }
+        self.calls.change(|calls| {
+            if calls.is_pinged && !self.permits_pings.load(Relaxed) {
+                let (driver, every) = (&self.endpoint.name, self.timing.pings.every);
+                tracing::warn!(
+                    driver,
+                    "the driver refuses pings, so from now on only TCP detects dead connections: configure its server to \
+                     permit a ping every {every:?}, also without calls"
+                );
+                *calls = self.connection(ChannelPurpose::Calls);
+            }
+        });
     }
 
     /// Waits until the driver responded for the first time.
@@ -282,7 +286,7 @@ impl DriverConnections {
                 Err(reason) => {
                     misses += 1;
                     // The peer may have closed the connection without notice.
-                    *self.looks.lock() = self.connection(ChannelPurpose::Looks);
+                    self.looks.change(|looks| *looks = self.connection(ChannelPurpose::Looks));
                     let was_up = *self.condition.borrow() == DriverAvailability::Up;
                     if was_up && misses < timing.misses {
                         sleep(timing.pauses.0).await;
@@ -290,7 +294,7 @@ impl DriverConnections {
                     }
                     let reason = check::text(&reason, &SecretData::default());
                     self.set(DriverAvailability::Down { reason, hangs });
-                    *self.calls.lock() = self.connection(ChannelPurpose::Calls);
+                    self.calls.change(|calls| *calls = self.connection(ChannelPurpose::Calls));
                     sleep(pause).await;
                     pause = (pause * 2).min(timing.pauses.1);
                 }
@@ -347,34 +351,21 @@ impl DriverConnections {
     /// The channel for the next call, with the TLS files of today.
     async fn channel(&self, purpose: ChannelPurpose) -> Channel {
         self.heed_refusal();
-        let (connection, every) = match purpose {
-            ChannelPurpose::Calls => (&self.calls, LOOK),
-            ChannelPurpose::Looks => (&self.looks, Duration::ZERO),
+        let connection = match purpose {
+            ChannelPurpose::Calls => &self.calls,
+            ChannelPurpose::Looks => &self.looks,
         };
-        let (channel, used, is_due) = {
-            let mut connection = connection.lock();
-            let is_due = !self.endpoint.tls.is_empty() && connection.looked_at.elapsed() >= every;
-            if is_due {
-                connection.looked_at = Instant::now();
-            }
-            (connection.channel.clone(), connection.fingerprint, is_due)
-        };
-        if !is_due {
-            return channel;
+        let what = format!("TLS files of driver {}", self.endpoint.name);
+        connection.current(&what, async |used| self.renewed(purpose, &used.files).await).await.channel
+    }
+
+    async fn renewed(&self, purpose: ChannelPurpose, used: &FileFingerprints) -> Result<Option<DriverChannel>, String> {
+        if self.endpoint.tls.is_empty() || used.changed().await.is_none() {
+            return Ok(None);
         }
         let files = self.endpoint.tls.clone();
-        // A file that is being written is not read.
-        let changed = spawn_blocking(move || {
-            let fingerprint = files.fingerprint();
-            fingerprint != used && files.client().is_ok()
-        });
-        if !changed.await.unwrap_or(false) {
-            return channel;
-        }
-        tracing::info!(driver = self.endpoint.name, "TLS files of the driver reloaded");
-        let mut connection = connection.lock();
-        *connection = self.connection(purpose);
-        connection.channel.clone()
+        let read = spawn_blocking(move || files.client()).await.map_err(|error| error.to_string())?;
+        read.map(|_| Some(self.connection(purpose))).map_err(|error| chain(&error))
     }
 }
 

@@ -10,15 +10,11 @@ use std::{
 };
 
 use futures::stream;
-use parking_lot::Mutex;
-use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::{Semaphore, mpsc},
-    task::spawn_blocking,
-    time::{sleep, timeout},
+    time::sleep,
 };
-use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
@@ -28,6 +24,7 @@ use super::{
     tls::{TlsError, TlsFiles},
 };
 use crate::catalogue::DriverCatalogue;
+use mcm_runtime::acceptor::TlsEndpoint;
 
 /// How long calls may take after the signal to stop.
 const GRACE: Duration = Duration::from_secs(20);
@@ -91,7 +88,7 @@ pub enum ListenError {
 
 enum DriverListener {
     Unix(UnixListener),
-    Tcp(TcpListener, Option<Arc<ServerCertificate>>),
+    Tcp(TcpListener, Option<Arc<TlsEndpoint>>),
 }
 
 /// The file of a socket, which is removed with its server. Another server may have replaced it.
@@ -106,26 +103,6 @@ impl Drop for SocketFile {
             // It fails only if the file was already removed.
             let _ = fs::remove_file(&self.path);
         }
-    }
-}
-
-/// The certificate of the server, read again for each connection.
-struct ServerCertificate {
-    files: TlsFiles,
-    last: Mutex<Arc<ServerConfig>>,
-}
-
-impl ServerCertificate {
-    /// A file that is being written leaves the last certificate in use.
-    async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
-        let this = Arc::clone(self);
-        let read = spawn_blocking(move || this.files.server()).await;
-        match read {
-            Ok(Ok(config)) => *self.last.lock() = Arc::new(config),
-            Ok(Err(error)) => tracing::warn!(%error, "TLS files cannot be used, keeping the previous ones"),
-            Err(error) => tracing::warn!(%error, "TLS files not read"),
-        }
-        TlsAcceptor::from(Arc::clone(&self.last.lock()))
     }
 }
 
@@ -183,7 +160,8 @@ async fn bind(options: &ListenOptions) -> Result<(DriverListener, String, Option
             if is_open && tls.ca.is_none() {
                 return Err(ListenError::NoClientCa(address));
             }
-            let identity = ServerCertificate { last: Mutex::new(Arc::new(tls.server()?)), files: tls.clone() };
+            let files = tls.clone();
+            let identity = TlsEndpoint::watching(tls.paths(), Duration::ZERO, move || files.server())?;
             Ok((DriverListener::Tcp(listener, Some(Arc::new(identity))), format!("https://{address}"), None))
         }
     }
@@ -230,10 +208,9 @@ async fn accept(listener: DriverListener, connections: mpsc::Sender<RpcStream>) 
                     Ok((stream, peer)) => {
                         let (connections, identity) = (connections.clone(), identity.clone());
                         tokio::spawn(async move {
-                            match timeout(HANDSHAKE, shake_hands(stream, identity)).await {
-                                Ok(Ok(connection)) => drop(connections.send(connection).await),
-                                Ok(Err(error)) => tracing::info!(%peer, %error, "connection refused"),
-                                Err(_) => tracing::info!(%peer, "connection refused: no TLS handshake in time"),
+                            match shake_hands(stream, identity).await {
+                                Ok(connection) => drop(connections.send(connection).await),
+                                Err(error) => tracing::info!(%peer, %error, "connection refused"),
                             }
                             drop(slot);
                         });
@@ -250,10 +227,10 @@ async fn not_accepted(error: &io::Error) {
     sleep(PAUSE).await;
 }
 
-async fn shake_hands(stream: TcpStream, identity: Option<Arc<ServerCertificate>>) -> io::Result<RpcStream> {
+async fn shake_hands(stream: TcpStream, identity: Option<Arc<TlsEndpoint>>) -> io::Result<RpcStream> {
     connection::keep_alive(&stream)?;
     match identity {
         None => Ok(RpcStream::new(stream)),
-        Some(identity) => identity.acceptor().await.accept(stream).await.map(RpcStream::new),
+        Some(identity) => identity.accept(stream, HANDSHAKE).await.map(RpcStream::new),
     }
 }

@@ -1,10 +1,6 @@
 //! TLS on both sides, from files that are read again for each connection: a certificate is replaced without a restart.
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -13,10 +9,7 @@ use rustls::{
     version::TLS13,
 };
 
-use mcm_runtime::{
-    files,
-    pem::{self, PemError, TlsIdentity},
-};
+use mcm_runtime::pem::{self, PemError, TlsIdentity};
 
 /// HTTP/2, the only one that gRPC uses.
 const ALPN: &[u8] = b"h2";
@@ -61,13 +54,9 @@ impl TlsFiles {
         *self == Self::default()
     }
 
-    /// A number that changes with the content of the files.
-    pub(super) fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for path in [&self.ca, &self.cert, &self.key].into_iter().flatten() {
-            files::read(path, files::PEM).ok().hash(&mut hasher);
-        }
-        hasher.finish()
+    /// The files that are named.
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.ca, &self.cert, &self.key].into_iter().flatten().cloned()
     }
 
     /// For connections to a driver.

@@ -3,19 +3,20 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use rustls::{
     ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
     version::TLS13,
 };
-use tokio::{task::spawn_blocking, time::Instant};
 
-use crate::pem::{self, PemError};
+use crate::{
+    acceptor::TlsEndpoint,
+    pem::{self, PemError},
+};
 
 /// How often the files are read, by the next connection.
-const LOOK: Duration = Duration::from_secs(10);
+pub(super) const LOOK: Duration = Duration::from_secs(10);
 const ALPN: &[u8] = b"http/1.1";
 
 /// PEM files of a certificate, with its chain, and of its key.
@@ -50,54 +51,10 @@ pub enum CertificateError {
     Unusable(#[source] rustls::Error),
 }
 
-/// A certificate in use. A file that is being written leaves the last one in use.
-pub(super) struct EndpointCertificate {
-    files: Option<CertificateFiles>,
-    every: Duration,
-    state: Mutex<CertificateState>,
-}
-
-struct CertificateState {
-    config: Arc<ServerConfig>,
-    looked_at: Instant,
-}
-
-impl EndpointCertificate {
-    /// From files, or self-signed.
-    pub fn load(files: Option<CertificateFiles>) -> Result<Self, CertificateError> {
-        Self::looking(files, LOOK)
-    }
-
-    pub(super) fn looking(files: Option<CertificateFiles>, every: Duration) -> Result<Self, CertificateError> {
-        let config = match &files {
-            Some(files) => read(files)?,
-            None => self_signed()?,
-        };
-        let state = CertificateState { config: Arc::new(config), looked_at: Instant::now() };
-        Ok(Self { files, every, state: Mutex::new(state) })
-    }
-
-    /// The configuration for the next connection.
-    pub async fn config(&self) -> Arc<ServerConfig> {
-        if let Some(files) = self.due() {
-            match spawn_blocking(move || read(&files)).await {
-                Ok(Ok(config)) => self.state.lock().config = Arc::new(config),
-                Ok(Err(error)) => tracing::warn!(%error, "certificate cannot be used, keeping the previous one"),
-                Err(error) => tracing::warn!(%error, "certificate not read"),
-            }
-        }
-        Arc::clone(&self.state.lock().config)
-    }
-
-    fn due(&self) -> Option<CertificateFiles> {
-        let files = self.files.clone()?;
-        let mut state = self.state.lock();
-        let is_due = state.looked_at.elapsed() >= self.every;
-        if is_due {
-            state.looked_at = Instant::now();
-        }
-        is_due.then_some(files)
-    }
+/// Reads the certificate of an endpoint, or creates a self-signed one.
+pub(super) fn endpoint(files: Option<CertificateFiles>, every: Duration) -> Result<TlsEndpoint, CertificateError> {
+    let Some(files) = files else { return TlsEndpoint::watching([], every, self_signed) };
+    TlsEndpoint::watching([files.cert.clone(), files.key.clone()], every, move || read(&files))
 }
 
 /// A certificate for the host name. Clients cannot verify it: they trust the network, or the user supplies certificate

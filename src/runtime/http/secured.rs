@@ -3,14 +3,12 @@
 use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::serve::Listener;
-use tokio::{sync::mpsc, time::timeout};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio::sync::mpsc;
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    certificate::EndpointCertificate,
-    listener::{HeaderTimeoutStream, LimitedConnection, LimitedListener},
-};
+use super::listener::{HeaderTimeoutStream, LimitedConnection, LimitedListener};
+use crate::acceptor::TlsEndpoint;
 
 type TlsConnection = HeaderTimeoutStream<TlsStream<LimitedConnection>>;
 
@@ -23,7 +21,7 @@ pub(super) struct TlsListener {
 
 impl TlsListener {
     /// With a certificate.
-    pub fn new(listener: LimitedListener, certificate: EndpointCertificate) -> io::Result<Self> {
+    pub fn new(listener: LimitedListener, certificate: TlsEndpoint) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let (sender, connections) = mpsc::channel(1);
         let accepting = tokio::spawn(accept(listener, Arc::new(certificate), sender));
@@ -50,7 +48,7 @@ impl Listener for TlsListener {
 
 async fn accept(
     mut listener: LimitedListener,
-    certificate: Arc<EndpointCertificate>,
+    certificate: Arc<TlsEndpoint>,
     connections: mpsc::Sender<(TlsConnection, SocketAddr)>,
 ) {
     loop {
@@ -58,11 +56,9 @@ async fn accept(
         let (state, limit) = (stream.state(), listener.limits.headers);
         let (certificate, connections) = (Arc::clone(&certificate), connections.clone());
         tokio::spawn(async move {
-            let acceptor = TlsAcceptor::from(certificate.config().await);
-            match timeout(limit, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => drop(connections.send((HeaderTimeoutStream::new(stream, state, limit), peer)).await),
-                Ok(Err(error)) => tracing::debug!(%peer, %error, "connection refused"),
-                Err(_) => tracing::debug!(%peer, "connection refused: no TLS handshake in time"),
+            match certificate.accept(stream, limit).await {
+                Ok(stream) => drop(connections.send((HeaderTimeoutStream::new(stream, state, limit), peer)).await),
+                Err(error) => tracing::debug!(%peer, %error, "connection refused"),
             }
         });
     }

@@ -2,9 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    env,
-    hash::{DefaultHasher, Hash, Hasher},
-    io,
+    env, io,
     path::{Path, PathBuf},
 };
 
@@ -14,10 +12,9 @@ use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use tokio::task::spawn_blocking;
 
 use super::{StartError, address};
-use crate::files;
+use crate::{files, watched::FileFingerprints};
 use mcm_api::decode::{self, YamlError, YamlLimits};
 
 /// Source of a cluster configuration.
@@ -43,13 +40,10 @@ pub struct ClusterConfig {
     files: FileFingerprints,
 }
 
-/// A hash of each file. Contents are not kept, because they are secret.
-type FileFingerprints = Vec<(PathBuf, Option<u64>)>;
-
 impl From<Config> for ClusterConfig {
     /// A configuration that does not change.
     fn from(config: Config) -> Self {
-        Self { config, source: ConfigSource::Fixed, files: Vec::new() }
+        Self { config, source: ConfigSource::Fixed, files: FileFingerprints::default() }
     }
 }
 
@@ -96,7 +90,7 @@ impl ClusterConfig {
         let certificates = certificates(&kubeconfig);
         check(&certificates, files::PEM).map_err(|error| source.error_of_file(error))?;
         let files = own_files(&source).into_iter().chain(certificates).chain(tokens(&kubeconfig));
-        let files = fingerprint(files.collect());
+        let files = FileFingerprints::read(files);
         let config = configured(kubeconfig).await.map_err(|error| source.error(error))?;
         let config = with_token(config).map_err(|error| source.error_of_file(error))?;
         Ok(Self { config, source, files })
@@ -120,7 +114,7 @@ impl ClusterConfig {
             return Err(StartError::Incomplete { origin, file: name.to_owned(), cause });
         }
         let config = configured(kubeconfig).await.map_err(refused)?;
-        Ok(Self { config, source: ConfigSource::Fixed, files: Vec::new() })
+        Ok(Self { config, source: ConfigSource::Fixed, files: FileFingerprints::default() })
     }
 
     /// The configuration in its current files; `None` if they did not change.
@@ -128,12 +122,10 @@ impl ClusterConfig {
     /// # Errors
     /// The files cannot be read or used, perhaps because they are being written.
     pub async fn reload(&self) -> Result<Option<Self>, StartError> {
-        let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
-        let Ok(files) = spawn_blocking(move || fingerprint(paths)).await else { return Ok(None) };
-        if files == self.files {
-            return Ok(None);
+        match self.files.changed().await {
+            Some(_) => Self::load(self.source.clone()).await.map(Some),
+            None => Ok(None),
         }
-        Self::load(self.source.clone()).await.map(Some)
     }
 }
 
@@ -166,7 +158,11 @@ fn beyond_text(kubeconfig: &Kubeconfig) -> Option<&'static str> {
 
 fn in_pod(origin: &'static str) -> Result<ClusterConfig, StartError> {
     let config = Config::incluster().map_err(|error| StartError::NotInPod { origin, cause: error.to_string() })?;
-    Ok(ClusterConfig { config: with_our_retries(config), source: ConfigSource::Pod { origin }, files: Vec::new() })
+    Ok(ClusterConfig {
+        config: with_our_retries(config),
+        source: ConfigSource::Pod { origin },
+        files: FileFingerprints::default(),
+    })
 }
 
 /// The client would retry a create whose response was lost, and an eviction that a budget refused.
@@ -247,15 +243,6 @@ fn warn_of_plain_text(config: &Config) {
             "credentials are sent without TLS, so anyone on the network path can read them: use https"
         );
     }
-}
-
-fn fingerprint(paths: Vec<PathBuf>) -> FileFingerprints {
-    let hash = |path: &PathBuf| {
-        let mut hasher = DefaultHasher::new();
-        files::read(path, files::CONFIG).ok()?.hash(&mut hasher);
-        Some(hasher.finish())
-    };
-    paths.into_iter().map(|path| (path.clone(), hash(&path))).collect()
 }
 
 fn no_proxy() -> String {

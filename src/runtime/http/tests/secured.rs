@@ -61,7 +61,7 @@ async fn access_review(
     (StatusCode::CREATED, Json(review))
 }
 
-async fn serve(client: Client, certificate: EndpointCertificate) -> (String, RunningServer) {
+async fn serve(client: Client, certificate: TlsEndpoint) -> (String, RunningServer) {
     let endpoints = HttpEndpoints {
         metrics: MetricsRegistry::new(),
         readiness: ProcessReadiness::default(),
@@ -109,7 +109,7 @@ async fn diagnostics_are_served_to_authorized_users(
     #[case] expected: u16,
 ) {
     let reviewer = Reviewer::start().await;
-    let (url, _serving) = serve(reviewer.client.clone(), EndpointCertificate::load(None).unwrap()).await;
+    let (url, _serving) = serve(reviewer.client.clone(), certificate::endpoint(None, certificate::LOOK).unwrap()).await;
     let (status, text) = get(&url, path, token, None).await.unwrap();
     assert_eq!(status, expected, "{text}");
     assert_eq!(text.contains("\nprocess_cpu_seconds_total "), expected == 200, "{text}");
@@ -118,7 +118,7 @@ async fn diagnostics_are_served_to_authorized_users(
 #[tokio::test]
 async fn the_api_server_is_asked_once_for_requests_of_a_short_time() {
     let reviewer = Reviewer::start().await;
-    let (url, _serving) = serve(reviewer.client.clone(), EndpointCertificate::load(None).unwrap()).await;
+    let (url, _serving) = serve(reviewer.client.clone(), certificate::endpoint(None, certificate::LOOK).unwrap()).await;
     for _ in 0..3 {
         assert_eq!(get(&url, "/metrics", Some("reader"), None).await.unwrap().0, 200);
         assert_eq!(get(&url, "/metrics", Some("forged"), None).await.unwrap().0, 401);
@@ -150,7 +150,7 @@ async fn long_tokens_and_paths_are_refused_without_a_question() {
 #[tokio::test]
 async fn nothing_is_served_while_the_api_server_does_not_answer() {
     let nowhere = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-    let (url, _serving) = serve(nowhere, EndpointCertificate::load(None).unwrap()).await;
+    let (url, _serving) = serve(nowhere, certificate::endpoint(None, certificate::LOOK).unwrap()).await;
     assert_eq!(get(&url, "/metrics", Some("reader"), None).await.unwrap().0, 503);
     assert_eq!(get(&url, "/metrics", None, None).await.unwrap().0, 401);
 }
@@ -169,7 +169,7 @@ async fn a_certificate_is_replaced_without_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let files = CertificateFiles { cert: folder.path().join("tls.crt"), key: folder.path().join("tls.key") };
     let first = renew(&files);
-    let certificate = EndpointCertificate::looking(Some(files.clone()), Duration::ZERO).unwrap();
+    let certificate = certificate::endpoint(Some(files.clone()), Duration::ZERO).unwrap();
     let (url, _serving) = serve(reviewer.client.clone(), certificate).await;
     let get = async |root: &Vec<u8>| get(&url, "/metrics", Some("reader"), Some(root.clone())).await;
     assert_eq!(get(&first).await.unwrap().0, 200);
@@ -184,7 +184,7 @@ async fn a_certificate_is_replaced_without_a_restart() {
 fn files_that_cannot_be_used_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let files = CertificateFiles { cert: folder.path().join("tls.crt"), key: folder.path().join("tls.key") };
-    let error = || EndpointCertificate::load(Some(files.clone())).err().unwrap().to_string();
+    let error = || certificate::endpoint(Some(files.clone()), certificate::LOOK).err().unwrap().to_string();
     assert!(error().contains("tls.crt"), "{}", error());
     renew(&files);
     fs::write(&files.key, "no key").unwrap();
