@@ -289,6 +289,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HeaderTimeoutStream<S> {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     const LIMITS: ConnectionLimits = ConnectionLimits {
@@ -327,5 +329,23 @@ mod tests {
         assert_eq!(table.connections.lock().open.len(), 4, "the one of host 2 was closed");
         next.has_request.store(true, Ordering::Release);
         assert!(matches!(table.admit([10, 0, 0, 5].into(), &LIMITS), ConnectionAdmission::Full));
+    }
+
+    #[rstest]
+    #[case::a_request("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true)]
+    #[case::with_a_body("POST / HTTP/1.1\r\n\r\n{}", true)]
+    #[case::after_a_return("\r\r\n\r\n", true)]
+    #[case::half("GET / HTTP/1.1\r\nHost: a\r\n\r", false)]
+    #[case::lines_alone("GET / HTTP/1.1\n\n", false)]
+    #[case::broken_by_a_byte("\r\n \r\n", false)]
+    #[tokio::test]
+    async fn headers_end_with_an_empty_line_however_they_are_cut(#[case] sent: &str, #[case] expected: bool) {
+        for size in 1..=sent.len() {
+            let state = admitted(&ConnectionTable::default(), 1).unwrap();
+            let mut stream = HeaderTimeoutStream::new(tokio::io::empty(), Arc::clone(&state), LIMITS.headers);
+            sent.as_bytes().chunks(size).for_each(|bytes| stream.arrived(bytes));
+            let has_request = state.has_request.load(Ordering::Acquire);
+            assert_eq!((has_request, stream.deadline.is_none()), (expected, expected), "in pieces of {size}");
+        }
     }
 }
