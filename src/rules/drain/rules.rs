@@ -10,8 +10,8 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    DisruptionAllowance, DrainAnswer, DrainAttempt, DrainMode, DrainRounds, PodAttempts, PodFacts, PodRemovalMethod,
-    after,
+    DisruptionAllowance, DrainAnswer, DrainAttempt, DrainMode, DrainRounds, EvictionRefusal, PodAttempts, PodFacts,
+    PodRemovalMethod, after,
     volumes::{VolumeTimeouts, VolumeTracker},
 };
 use crate::plan::WaitKind;
@@ -223,8 +223,7 @@ fn evict_or_delete(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     let method = round.method(pod);
     let Some(attempt) = round.attempt(pod).filter(|attempt| attempt.method == method) else { return call(method) };
     let (reason, problem) = failure_of(pod, round.node, &attempt.answer);
-    let is_watched = matches!(&attempt.answer, DrainAnswer::Refused(refusal)
-        if refusal.budget.as_ref().is_some_and(|budget| round.allowances.contains_key(budget)));
+    let is_watched = matches!(&attempt.answer, DrainAnswer::Refused(refusal) if awaits_change(refusal, round));
     // A change of a watched budget releases the pod.
     let pause = if is_watched { EVICTION_RETRY } else { eviction_backoff(attempt.count) };
     let retry_at = after(attempt.at, pause);
@@ -235,6 +234,12 @@ fn evict_or_delete(pod: &PodFacts, round: &DrainRuleInput<'_>) -> DrainVerdict {
     let report = is_worth_a_report(attempt.count)
         .then(|| format!("eviction of pod {} failed {} times so far: {reason}", pod.pod, attempt.count));
     DrainVerdict::Call { method, report, problem }
+}
+
+/// A change of the budget is to come. If it allowed an eviction already when it was read after the refusal, none may come.
+fn awaits_change(refusal: &EvictionRefusal, round: &DrainRuleInput<'_>) -> bool {
+    let allowance = refusal.budget.as_ref().and_then(|budget| round.allowances.get(budget));
+    allowance.is_some_and(|found| found.disruptions <= 0 || refusal.version.as_deref() != Some(found.version.as_str()))
 }
 
 /// The reason of a failed call: a text for users, and the error in the words of the reference that programs search

@@ -166,6 +166,25 @@ fn a_pod_whose_budget_is_watched_is_evicted_again_after_20_s_at_the_latest() {
     assert_eq!((calls(NOW - 19), calls(NOW - 20)), (0, 1));
 }
 
+#[rstest]
+#[case::after_the_first_refusal(1, "9", 1, 1)]
+#[case::after_the_third(3, "9", 2, 4)]
+#[case::it_allowed_none(3, "9", 0, 20)]
+#[case::a_version_that_is_still_to_come(3, "8", 2, 20)]
+fn a_pod_whose_budget_allowed_it_when_it_was_read_after_the_refusal_waits_for_no_change(
+    #[case] count: u32,
+    #[case] version: &str,
+    #[case] disruptions: i32,
+    #[case] seconds: i64,
+) {
+    let (rounds, volumes) = (DrainRounds::default(), VolumeTracker::default());
+    let allowances =
+        BTreeMap::from([("ns/b".to_owned(), DisruptionAllowance { version: version.to_owned(), disruptions })]);
+    let attempts = tried("a", PodRemovalMethod::Evict, NOW, count, refused(false));
+    let round = DrainRuleInput { allowances: &allowances, ..round_with(&attempts, &rounds, &volumes) };
+    assert_eq!(plan(&[pod("a")], &round).waits[0].until, Some(at(NOW + seconds)));
+}
+
 #[test]
 fn refusals_are_reported_now_and_then() {
     let reported: Vec<u32> = (1..60)
