@@ -5,6 +5,7 @@
 
 mod check;
 mod error;
+mod found;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use super::body;
 pub use check::{ServerInfo, check, wait_until_ready};
 pub use error::{API_VERSION, StartError};
 pub use error::{address, cause};
+pub use found::FoundKubeconfig;
 pub use source::ClusterConfig;
 
 /// The control cluster (`--control-kubeconfig`).
@@ -55,6 +57,8 @@ pub enum TargetKubeconfig {
     None,
     /// The cluster of this kubeconfig.
     Path(PathBuf),
+    /// The cluster of a kubeconfig of an untrusted author.
+    Found(FoundKubeconfig),
 }
 
 /// The default kubeconfig of a process outside a pod.
@@ -109,6 +113,7 @@ impl ProcessClusters {
             TargetKubeconfig::InCluster => Some(ClusterConfig::load(own_cluster(TARGET, fallback)?).await?),
             TargetKubeconfig::None => None,
             TargetKubeconfig::Path(path) => Some(ClusterConfig::load(ConfigSource::file(TARGET, path)).await?),
+            TargetKubeconfig::Found(found) => Some(ClusterConfig::of_found(found).await?),
         };
         let control = match control {
             ControlKubeconfig::SameAsTarget => target.clone().ok_or(StartError::NoControlCluster)?,

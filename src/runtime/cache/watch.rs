@@ -71,7 +71,7 @@ impl<K: CacheableKind> ObjectCache<K> {
     }
 
     /// Watches the objects of a field selector until dropped.
-    pub(crate) async fn watch_fields(
+    pub async fn watch_fields(
         self: Arc<Self>,
         client: Client,
         api: impl FnOnce(Client) -> Api<GuardedObject<K>>,

@@ -13,9 +13,12 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use super::{StartError, address};
+use super::{FoundKubeconfig, StartError, address};
 use crate::{files, watched::FileFingerprints};
 use mcm_api::decode::{self, YamlError, YamlLimits};
+
+/// The origin of kubeconfigs that were found, in errors.
+const FOUND: &str = "found by --fleet";
 
 /// Source of a cluster configuration.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub(super) enum ConfigSource {
     Environment,
     /// One file.
     File { origin: &'static str, path: PathBuf },
+    /// A text that its finder replaces, in this version.
+    Found { kubeconfig: FoundKubeconfig, version: u64 },
     /// No source: the configuration never changes.
     Fixed,
 }
@@ -57,6 +62,7 @@ impl ConfigSource {
             Self::Pod { origin } => (origin, None),
             Self::Environment => ("KUBECONFIG", None),
             Self::File { origin, path } => (origin, Some(path)),
+            Self::Found { kubeconfig, .. } => (FOUND, Some(Path::new(kubeconfig.name()))),
             Self::Fixed => ("", None),
         }
     }
@@ -83,6 +89,7 @@ impl ClusterConfig {
             ConfigSource::Pod { origin } => return in_pod(origin),
             ConfigSource::Environment => Kubeconfig::read(),
             ConfigSource::File { path, .. } => Kubeconfig::read_from(path),
+            ConfigSource::Found { kubeconfig, .. } => return Self::of_found(kubeconfig).await,
             // No file to read.
             ConfigSource::Fixed => Ok(Kubeconfig::default()),
         };
@@ -117,11 +124,22 @@ impl ClusterConfig {
         Ok(Self { config, source: ConfigSource::Fixed, files: FileFingerprints::default() })
     }
 
+    /// Reads the current text of a kubeconfig that was found, as [`Self::from_text`] does.
+    pub(super) async fn of_found(kubeconfig: &FoundKubeconfig) -> Result<Self, StartError> {
+        let (text, version) = kubeconfig.current();
+        let read = Self::from_text(&text, FOUND, kubeconfig.name()).await?;
+        Ok(Self { source: ConfigSource::Found { kubeconfig: kubeconfig.clone(), version }, ..read })
+    }
+
     /// The configuration in its current files; `None` if they did not change.
     ///
     /// # Errors
     /// The files cannot be read or used, perhaps because they are being written.
     pub async fn reload(&self) -> Result<Option<Self>, StartError> {
+        if let ConfigSource::Found { kubeconfig, version } = &self.source {
+            let is_current = kubeconfig.current().1 == *version;
+            return if is_current { Ok(None) } else { Self::of_found(kubeconfig).await.map(Some) };
+        }
         match self.files.changed().await {
             Some(_) => Self::load(self.source.clone()).await.map(Some),
             None => Ok(None),
@@ -180,7 +198,7 @@ fn own_files(source: &ConfigSource) -> Vec<PathBuf> {
             let all = env::var_os("KUBECONFIG").map(|all| env::split_paths(&all).collect());
             all.unwrap_or_default()
         }
-        ConfigSource::Pod { .. } | ConfigSource::Fixed => Vec::new(),
+        ConfigSource::Pod { .. } | ConfigSource::Found { .. } | ConfigSource::Fixed => Vec::new(),
     }
 }
 
