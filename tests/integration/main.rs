@@ -21,6 +21,7 @@ mod drain;
 mod endpoints;
 mod failures;
 mod fleet;
+mod found;
 mod hostile_targets;
 mod in_place;
 mod leadership;

@@ -13,7 +13,8 @@ use super::flags::{
 use crate::{
     api::GoDuration,
     process::{
-        self, CellOptions, CellSource, DriverChoice, MetricsAddress, ProcessOptions, ProviderOptions, TargetKubeconfigs,
+        self, CellOptions, CellSource, DriverChoice, FleetOptions, MetricsAddress, ProcessOptions, ProviderOptions,
+        TargetKubeconfigs,
     },
 };
 use mcm_capi::{provider, stand_in};
@@ -50,6 +51,14 @@ fn run_options(options: RunOptions) -> ProcessOptions {
     with_sets(&mut process, &options.rollout);
     if let Some(file) = options.cells {
         process.cells = CellSource::File(file);
+    }
+    if let Some(source) = options.fleet {
+        let control = match options.generic.control_kubeconfig {
+            ControlKubeconfig::SameAsTarget => ControlKubeconfig::Default,
+            given => given,
+        };
+        let selector = options.fleet_selector.unwrap_or_default();
+        process.cells = CellSource::Fleet(FleetOptions { source, selector, control });
     }
     with_machines(process, &options.machine, &options.driver)
 }

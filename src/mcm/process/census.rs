@@ -45,12 +45,27 @@ impl CellMetrics {
         *restarts = restarts.saturating_add(1);
     }
 
+    /// A control plane was found, and something in it cannot be used.
+    pub fn unusable(&self, cell: &str, problem: &str) {
+        self.cells.lock().entry(cell.to_owned()).or_default();
+        self.readiness.expect(found_part(cell)).missing(problem);
+    }
+
+    /// All of a control plane can be used again.
+    pub fn usable(&self, cell: &str) {
+        self.readiness.forget(&found_part(cell));
+    }
+
     /// A cell was removed.
     pub fn ended(&self, cell: &str) {
         self.cells.lock().remove(cell);
         self.readiness.forget(&format!("cell {cell}: "));
         panics::forget(cell);
     }
+}
+
+fn found_part(cell: &str) -> String {
+    format!("cell {cell}: found")
 }
 
 impl MetricCollector for CellMetrics {

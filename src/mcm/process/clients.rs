@@ -100,6 +100,16 @@ pub(super) fn of_reviews(
     )?)
 }
 
+/// The client that finds control planes.
+pub(super) fn of_discovery(
+    control: &ClusterConfig,
+    options: &ProcessOptions,
+    metrics: &MetricsRegistry,
+) -> Result<Client> {
+    let agent = options.agent.as_str();
+    Ok(client::client(control, agent, ResponseLimits::CONTROL, options.rate, None, metrics.requests())?)
+}
+
 /// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at
 /// the same rate.
 pub(super) fn of_target(

@@ -1,8 +1,12 @@
-//! Many cells in one process, started and stopped according to a file.
+//! Many cells in one process, started and stopped according to a file, or to the control planes that are found.
+
+mod folder;
+mod planes;
+mod seed;
 
 use std::{
     collections::BTreeMap,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -17,10 +21,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::{
+    planes::{FoundCells, KnownPlanes, PlaneProblem},
+    seed::{SeedFinder, SeedKind},
+};
 use super::{
-    cell,
+    cell, clients,
     host::{FleetState, ProcessState},
-    options::{CellOptions, CellSecrets, TargetKubeconfigs},
+    options::{CellOptions, CellSecrets, CellSource, FleetOptions, TargetKubeconfigs},
+    plane_source::{PlaneSource, is_folder},
 };
 use crate::api::{
     backoff::Backoff,
@@ -29,7 +38,7 @@ use crate::api::{
 use mcm_runtime::{
     cell::CellScope,
     files,
-    kubeconfig::{ControlKubeconfig, TargetKubeconfig},
+    kubeconfig::{ControlKubeconfig, ProcessClusters, TargetKubeconfig},
     objects::chain,
     panics::{self, PanicPlace},
 };
@@ -125,12 +134,6 @@ impl TryFrom<CellEntry> for CellOptions {
     }
 }
 
-/// True for an absolute path in its only spelling, except `/`.
-fn is_folder(path: &Path) -> bool {
-    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    path.is_absolute() && is_plain && path.parent().is_some()
-}
-
 /// Refuses a folder with token files that is in the folder of another cell, which could then name them.
 fn check_folders(cells: &BTreeMap<String, CellOptions>) -> Result<()> {
     let folder = |cell: &CellOptions| cell.secrets.as_ref().and_then(|secrets| secrets.folder.clone());
@@ -173,10 +176,68 @@ async fn read(path: &Path) -> Result<BTreeMap<String, CellOptions>> {
     parse(&text).with_context(|| format!("parse cells of {}", path.display()))
 }
 
-fn warn_of_none(path: &Path, cells: &BTreeMap<String, CellOptions>) {
-    if cells.is_empty() {
-        tracing::warn!(file = %path.display(), "no cells in the file: nothing is reconciled");
+/// Finds the cells to run.
+enum CellFinder {
+    File(PathBuf),
+    Folder(PathBuf, KnownPlanes),
+    Seed(SeedFinder, KnownPlanes),
+}
+
+impl CellFinder {
+    /// Begins to watch the source.
+    ///
+    /// # Errors
+    /// The control cluster of a fleet cannot be used, or refuses a list.
+    async fn open(host: &ProcessState, source: &CellSource) -> Result<Self> {
+        let FleetOptions { source, selector, control } = match source {
+            CellSource::One(_) => bail!("run cells: the process has one cell"),
+            CellSource::File(path) => return Ok(Self::File(path.clone())),
+            CellSource::Fleet(options) => options.clone(),
+        };
+        let known = KnownPlanes::new(control.clone(), source == PlaneSource::Gardener);
+        let kind = match source {
+            PlaneSource::Folder(folder) => return Ok(Self::Folder(folder, known)),
+            PlaneSource::Gardener => SeedKind::Gardener,
+            PlaneSource::ClusterApi => SeedKind::ClusterApi,
+        };
+        let clusters = ProcessClusters::load(&control, &TargetKubeconfig::None, host.options.fallback).await?;
+        let client = clients::of_discovery(&clusters.control, &host.options, &host.shared.metrics)?;
+        // Where the control cluster is on this host, target clusters may be as well.
+        let is_local = is_loopback(clusters.control.config.cluster_url.host().unwrap_or_default());
+        let finder = SeedFinder::start(&client, kind, selector, is_local, &host.shared.caches);
+        finder.wait().await?;
+        Ok(Self::Seed(finder, known))
     }
+
+    /// The cells to run now.
+    ///
+    /// # Errors
+    /// The source cannot be read at the moment, so all cells stay.
+    async fn find(&mut self) -> Result<FoundCells> {
+        match self {
+            Self::File(path) => Ok(FoundCells { cells: read(path).await?, problems: BTreeMap::new() }),
+            Self::Folder(folder, known) => Ok(known.follow(folder::planes(folder).await?)),
+            Self::Seed(finder, known) => Ok(known.follow(finder.planes().await?)),
+        }
+    }
+
+    /// A failure of the first look ends the process: the source is probably given wrongly.
+    fn must_be_found(&self) -> bool {
+        !matches!(self, Self::Seed(..))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::File(_) => "cells file",
+            Self::Folder(..) => "folder of control planes",
+            Self::Seed(..) => "control planes of the cluster",
+        }
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 struct RunningCell {
@@ -185,40 +246,63 @@ struct RunningCell {
     task: JoinHandle<()>,
 }
 
-/// Runs the cells of a file until `stop` and applies its changes. A file that cannot be read later changes nothing.
+/// Runs the cells of a source until `stop` and applies its changes. A source that cannot be read later changes nothing.
 ///
 /// # Errors
-/// The file cannot be read at the start, or there are too few file descriptors for a cell.
-pub(super) async fn run(host: &ProcessState, path: &Path, stop: &CancellationToken) -> Result<()> {
-    let Some(fleet) = &host.fleet else { bail!("run cells: the process has no cells file") };
+/// The source cannot be read at the start, or there are too few file descriptors for a cell.
+pub(super) async fn run(host: &ProcessState, source: &CellSource, stop: &CancellationToken) -> Result<()> {
+    let Some(fleet) = &host.fleet else { bail!("run cells: the process has one cell") };
     fleet.check_room()?;
-    let mut desired = read(path).await?;
-    warn_of_none(path, &desired);
-    let mut running = BTreeMap::new();
-    let mut complaint = None;
+    let Some(finder) = stop.run_until_cancelled(CellFinder::open(host, source)).await else { return Ok(()) };
+    let mut finder = finder?;
+    let (mut running, mut problems, mut complaint) = (BTreeMap::new(), BTreeMap::new(), None);
+    // Cells of the last look; `None` before the first.
+    let mut desired: Option<BTreeMap<String, CellOptions>> = None;
     loop {
-        follow(host, fleet, &desired, &mut running, stop).await;
-        if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
-            break;
-        }
-        match read(path).await {
-            Ok(cells) => {
-                if !desired.is_empty() {
-                    warn_of_none(path, &cells);
+        let Some(found) = stop.run_until_cancelled(finder.find()).await else { break };
+        match found {
+            Ok(found) => {
+                report(fleet, &found, &problems);
+                if found.cells.is_empty() && desired.as_ref().is_none_or(|cells| !cells.is_empty()) {
+                    tracing::warn!(source = finder.name(), "no cells: nothing is reconciled");
                 }
-                (desired, complaint) = (cells, None);
+                (desired, problems, complaint) = (Some(found.cells), found.problems, None);
             }
+            Err(error) if desired.is_none() && finder.must_be_found() => return Err(error),
             Err(error) => {
                 let text = format!("{error:#}");
                 if complaint.as_ref() != Some(&text) {
-                    tracing::warn!(error = text, "cells file cannot be used, keeping the current cells");
+                    tracing::warn!(error = text, "{} cannot be used, keeping the current cells", finder.name());
                     complaint = Some(text);
                 }
             }
         }
+        if let Some(desired) = &desired {
+            follow(host, fleet, desired, &mut running, stop).await;
+        }
+        if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
+            break;
+        }
     }
-    join_all(running.into_values().map(|cell| cell.task)).await;
+    join_all(running.into_values().map(|cell: RunningCell| cell.task)).await;
     Ok(())
+}
+
+/// Shows new problems of control planes in the log, in `/readyz` and in metrics, and takes back those that are solved.
+fn report(fleet: &FleetState, found: &FoundCells, before: &BTreeMap<String, PlaneProblem>) {
+    for (name, problem) in &found.problems {
+        if before.get(name) != Some(problem) {
+            let has_cell = found.cells.contains_key(name);
+            tracing::warn!(cell = name, %problem, has_cell, "control plane cannot be used as it was found");
+        }
+        fleet.census.unusable(name, &problem.to_string());
+    }
+    for name in before.keys().filter(|name| !found.problems.contains_key(*name)) {
+        fleet.census.usable(name);
+        if !found.cells.contains_key(name) {
+            fleet.census.ended(name);
+        }
+    }
 }
 
 /// Stops cells that were removed or changed, and starts new ones.
@@ -488,6 +572,22 @@ mod tests {
         assert!(fleet.register(&cells[second], &Uri::from_static("https://other:6443")).is_ok());
         drop(held);
         assert!(fleet.register(&cells[second], &server).is_ok());
+    }
+
+    #[test]
+    fn a_control_plane_that_cannot_be_used_is_shown_until_it_can_be_or_is_gone() {
+        let (fleet, readiness) = fleet(None);
+        let with = |names: &[&str]| FoundCells {
+            cells: BTreeMap::new(),
+            problems: names.iter().map(|name| ((*name).to_owned(), PlaneProblem::NoVolume)).collect(),
+        };
+        report(&fleet, &with(&["a", "b"]), &BTreeMap::new());
+        let missing = readiness.missing();
+        assert!(missing.len() == 2 && missing[0].starts_with("cell a: found: the Deployment"), "{missing:?}");
+        report(&fleet, &with(&["b"]), &with(&["a", "b"]).problems);
+        assert_eq!(readiness.missing().len(), 1);
+        report(&fleet, &with(&[]), &with(&["b"]).problems);
+        assert!(readiness.missing().is_empty());
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod drivers;
 mod fleet;
 mod host;
 mod options;
+mod plane_source;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -40,9 +41,11 @@ pub(crate) use cell::settings;
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
 pub(crate) use options::{
-    CellOptions, CellSource, DriverChoice, MetricsAddress, ProcessOptions, ProviderOptions, SimulatedPlace,
-    TargetKubeconfigs,
+    CellOptions, CellSource, DriverChoice, FleetOptions, MetricsAddress, ProcessOptions, ProviderOptions,
+    SimulatedPlace, TargetKubeconfigs,
 };
+
+pub use plane_source::{NamespaceSelector, PlaneSource};
 
 /// Runs the controllers until a signal arrives or a Lease is lost.
 ///
@@ -56,7 +59,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
             Some(connection) => Some(connection),
             None => return Ok(()),
         },
-        CellSource::File(_) => None,
+        CellSource::File(_) | CellSource::Fleet(_) => None,
     };
     announcement::announce();
     dumps::forbid();
@@ -65,10 +68,8 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let clock: Arc<dyn TimeSource> = Arc::new(SteadyClock::default());
     let caches = Arc::new(trust::CacheRegistry::default());
     metrics.attach(&caches);
-    let readiness = match &options.cells {
-        CellSource::One(_) => ProcessReadiness::default(),
-        CellSource::File(_) => ProcessReadiness::of_cells(),
-    };
+    let is_fleet = options.cells.is_fleet();
+    let readiness = if is_fleet { ProcessReadiness::of_cells() } else { ProcessReadiness::default() };
     let followed = Arc::clone(&caches);
     readiness.ask(move || followed.problems());
     let cells = Arc::new(cells::CellRegistry::default());
@@ -95,13 +96,13 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     let mut serving = vec![serve_at(options.listen, endpoints.clone(), &probes).await?];
     serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref(), &probes).await?);
     let guards = Arc::new(drivers::guards(&shared.metrics));
-    let fleet = matches!(options.cells, CellSource::File(_)).then(|| FleetState::new(&readiness, &shared, descriptors));
+    let fleet = is_fleet.then(|| FleetState::new(&readiness, &shared, descriptors));
     let elections = Arc::new(elections);
     let host = ProcessState { options: Arc::new(options), shared, readiness, guards, elections, fleet };
     let outcome = match (&host.options.cells, &connection) {
         (CellSource::One(cell), Some(connection)) => cell::run_connected(&host, cell, connection, &stop).await,
         (CellSource::One(cell), None) => cell::run(&host, cell, &stop).await,
-        (CellSource::File(path), _) => fleet::run(&host, path, &stop).await,
+        (source, _) => fleet::run(&host, source, &stop).await,
     };
     stop.cancel();
     for server in serving {

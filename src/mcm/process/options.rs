@@ -1,5 +1,6 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
+use super::plane_source::{NamespaceSelector, PlaneSource};
 use mcm_controllers::{machine, machine_deployment, node, orphans, overshoot};
 use mcm_driver::SecretPolicy;
 use mcm_rules::safety::api_server::ProbeTiming;
@@ -112,6 +113,26 @@ pub(crate) enum CellSource {
     One(CellOptions),
     /// The cells of a file, which is reloaded when it changes.
     File(PathBuf),
+    /// One cell for each control plane that is found.
+    Fleet(FleetOptions),
+}
+
+impl CellSource {
+    /// There may be several cells, which come and go.
+    pub(super) fn is_fleet(&self) -> bool {
+        !matches!(self, Self::One(_))
+    }
+}
+
+/// The control planes that a process finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FleetOptions {
+    /// Where they are found.
+    pub source: PlaneSource,
+    /// Only in these Namespaces.
+    pub selector: NamespaceSelector,
+    /// The control cluster of all of them.
+    pub control: ControlKubeconfig,
 }
 
 /// One control namespace and its target.

@@ -6,7 +6,7 @@ use super::{
     CapiManagerOptions, ControlKubeconfig, ControllerManagerOptions, DriverOptions, GenericOptions,
     LeaderElectionOptions, MachineControllerOptions, MachineOptions, RunOptions, SecretOptions, TargetKubeconfig,
 };
-use crate::api::GoDuration;
+use crate::{api::GoDuration, process::PlaneSource};
 #[cfg(feature = "remote")]
 use mcm_driver_host::remote::DriverAddress;
 
@@ -68,6 +68,14 @@ pub enum FlagConflict {
     /// Each cell has another folder.
     #[error("--credential-files-folder: not used with --cells; set credentialFilesFolder of the cells in the file")]
     CredentialFilesOfCells,
+    /// Each control plane has its credentials in its Secrets.
+    #[error(
+        "{0}: not used with --fleet, whose control planes have their credentials in Secrets; list cells in a file of --cells"
+    )]
+    CredentialsOfFleet(&'static str),
+    /// The control planes of a folder have no Namespace objects at hand.
+    #[error("--fleet-selector: not used with --fleet=folder; take files out of the folder")]
+    SelectorOfFolder,
     /// Two drivers for one provider.
     #[error("--driver={0}=…: given twice; pass one driver per provider")]
     DriverTwice(String),
@@ -130,7 +138,8 @@ impl RunOptions {
             generic_conflicts(&self.generic)
                 .chain(machine_conflicts(&self.machine))
                 .chain(driver_conflicts(&self.driver))
-                .chain(self.cells.iter().flat_map(|_| cell_conflicts(&self.driver.secrets))),
+                .chain(self.cells.iter().flat_map(|_| cell_conflicts(&self.driver.secrets)))
+                .chain(self.fleet.iter().flat_map(|source| self.fleet_conflicts(source))),
         )
     }
 }
@@ -197,6 +206,19 @@ fn machine_conflicts(options: &MachineOptions) -> impl Iterator<Item = FlagConfl
     (period < timeout)
         .then(|| FlagConflict::CheckPeriodTooShort { period: period.into(), timeout: timeout.into() })
         .into_iter()
+}
+
+impl RunOptions {
+    fn fleet_conflicts(&self, source: &PlaneSource) -> impl Iterator<Item = FlagConflict> + use<> {
+        let of_cells = cell_conflicts(&self.driver.secrets).map(|conflict| {
+            FlagConflict::CredentialsOfFleet(match conflict {
+                FlagConflict::ProcessCredentialsOfCells => "--process-credentials-namespaces",
+                _ => "--credential-files-folder",
+            })
+        });
+        let is_unused = matches!(source, PlaneSource::Folder(_)) && self.fleet_selector.is_some();
+        of_cells.chain(is_unused.then_some(FlagConflict::SelectorOfFolder))
+    }
 }
 
 /// The credentials that Secrets may use differ from cell to cell.

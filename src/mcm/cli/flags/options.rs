@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 
 use super::{DriverOptions, GenericOptions, MachineOptions, RolloutOptions, value};
+use crate::process::{NamespaceSelector, PlaneSource};
 
 /// Default of workers per queue of sets and deployments.
 const DEFAULT_SET_WORKERS: usize = 10;
@@ -103,6 +104,16 @@ pub struct RunOptions {
     /// YAML file with the control namespaces to serve and their target clusters; it is reloaded when it changes
     #[arg(help_heading = "Clusters", long, value_name = "FILE")]
     pub cells: Option<PathBuf>,
+
+    /// Serve the control planes that are found: gardener, cluster-api, or folder=DIR (a kubeconfig per namespace)
+    #[arg(help_heading = "Clusters", long, value_name = "SOURCE", conflicts_with = "cells",
+        value_parser = value::fleet)]
+    pub fleet: Option<PlaneSource>,
+
+    /// Labels of the namespaces that --fleet serves, such as env=test,!example.com/other
+    #[arg(help_heading = "Clusters", long, value_name = "LABELS", requires = "fleet",
+        value_parser = value::selector)]
+    pub fleet_selector: Option<NamespaceSelector>,
 
     /// Sets and deployments.
     #[command(flatten)]

@@ -148,7 +148,7 @@ fn every_flag_has_the_default_of_the_go_program(#[case] command: &str) {
 #[rstest]
 #[case("machine-controller-manager", &[])]
 #[case("machine-controller", &MACHINES)]
-#[case("run", &["provider", "simulated-cloud", "concurrent-syncs", "cells", PER_ZONE])]
+#[case("run", &["provider", "simulated-cloud", "concurrent-syncs", "cells", "fleet", "fleet-selector", PER_ZONE])]
 fn there_is_no_other_flag(#[case] command: &str, #[case] without_default: &[&'static str]) {
     let known: BTreeSet<_> =
         table(command).into_iter().map(|(flag, _)| flag).chain(without_default.iter().copied()).collect();
@@ -291,6 +291,19 @@ fn what_secrets_may_use_is_checked(#[case] flag: &str, #[case] expected: &str) {
 fn what_the_secrets_of_cells_may_use_is_in_their_file(#[case] flag: &str, #[case] expected: &str) {
     assert!(refusal(&["run", "--cells=/c", flag]).contains(expected), "{}", refusal(&["run", "--cells=/c", flag]));
     assert_eq!(run(&["--cells=/c", "--allowed-cloud-endpoints=a"]).driver.secrets.allowed_cloud_endpoints.len(), 1);
+}
+
+#[rstest]
+#[case(&["--fleet=gardener", "--process-credentials-namespaces=a"], "not used with --fleet")]
+#[case(&["--fleet=gardener", "--credential-files-folder=/x"], "not used with --fleet")]
+#[case(&["--fleet=folder=/x", "--fleet-selector=a=b"], "take files out of the folder")]
+#[case(&["--fleet=gardener", "--cells=/c"], "not both")]
+#[case(&["--fleet-selector=a=b"], "--fleet")]
+#[case(&["--fleet=folder=x"], "with an absolute path")]
+#[case(&["--fleet=gardener", "--fleet-selector=a in (b)"], "separated by commas")]
+fn a_fleet_has_one_source_and_nothing_of_the_process(#[case] flags: &[&str], #[case] expected: &str) {
+    let words: Vec<&str> = ["run"].into_iter().chain(flags.iter().copied()).collect();
+    assert!(refusal(&words).contains(expected), "{}", refusal(&words));
 }
 
 #[rstest]

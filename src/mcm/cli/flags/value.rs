@@ -9,7 +9,10 @@ use std::{
 
 use reqwest::Url;
 
-use crate::{api::GoDuration, process::SimulatedPlace};
+use crate::{
+    api::GoDuration,
+    process::{NamespaceSelector, PlaneSource, SimulatedPlace},
+};
 use mcm_driver::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint};
 #[cfg(feature = "remote")]
 use mcm_driver_host::remote::{DriverAddress, DriverEndpoint, InvalidDriverAddress, ListenAddress};
@@ -220,6 +223,24 @@ pub fn namespace(text: &str) -> Result<String, InvalidValue> {
 /// It is neither.
 pub fn namespace_or_star(text: &str) -> Result<String, InvalidValue> {
     if text == ALL_NAMESPACES { Ok(text.to_owned()) } else { namespace(text) }
+}
+
+/// The source of the control planes of a fleet.
+///
+/// # Errors
+/// The text names none.
+pub fn fleet(text: &str) -> Result<PlaneSource, InvalidValue> {
+    const RULE: &str = "must be gardener, cluster-api, or folder=DIR with an absolute path";
+    PlaneSource::parse(text).ok_or(InvalidValue::range(RULE))
+}
+
+/// A selector of Namespaces.
+///
+/// # Errors
+/// The text has another syntax.
+pub fn selector(text: &str) -> Result<NamespaceSelector, InvalidValue> {
+    const RULE: &str = "must be key=value, key!=value, key or !key, separated by commas";
+    NamespaceSelector::parse(text).ok_or(InvalidValue::range(RULE))
 }
 
 /// The absolute path of a folder other than the root.

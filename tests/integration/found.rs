@@ -1,0 +1,254 @@
+//! One process for the control planes that it finds: in a folder, or as gardenlet lays them out in a seed.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Secret, ServiceAccount},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::support::{
+    clouds,
+    control_plane::ControlPlane,
+    identity, objects, wait,
+    world::{Manager, World},
+};
+
+const ELECTION: [&str; 3] =
+    ["--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=500ms"];
+const DEPLOYMENT: &str = "machine-controller-manager";
+const KUBECONFIG: &str = "generic-token-kubeconfig-0a1b2c3d";
+const TOKEN: &str = "shoot-access-machine-controller-manager";
+const TOKEN_FILE: &str = "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/token";
+/// The account of the targets of `World`.
+const ACCOUNT: &str = "target";
+const SYSTEM: &str = "mcm-system";
+const FLEET_ACCOUNT: &str = "mcm-fleet";
+
+async fn start(worlds: &[&World], flags: &[String]) -> Manager {
+    let cloud_of = |world: &&World| (world.namespace.clone(), world.cloud.url.clone());
+    let clouds = clouds::behind_one_address(worlds.iter().map(cloud_of)).await;
+    let cloud = format!("--simulated-cloud={clouds}");
+    let flags = flags.iter().map(String::as_str).chain([cloud.as_str()]);
+    let flags: Vec<&str> = ELECTION.into_iter().chain(flags).collect();
+    worlds[0].launch_bare("run", &flags).ready().await
+}
+
+/// Waits for a line of the log with all of these texts.
+async fn logged(manager: &Manager, texts: &[&str]) {
+    wait::until(&format!("a line with {texts:?}"), async || {
+        let is_it = |line: &str| texts.iter().all(|text| line.contains(text));
+        manager.program.log().lines().any(is_it).then_some(())
+    })
+    .await;
+}
+
+/// How often the cell of a world was started.
+fn starts(manager: &Manager, world: &World) -> usize {
+    let is_start = |line: &&str| line.contains("cell started") && line.contains(&world.namespace);
+    manager.program.log().lines().filter(is_start).count()
+}
+
+fn target_kubeconfig(world: &World) -> PathBuf {
+    world.folder().join(format!("{ACCOUNT}.kubeconfig"))
+}
+
+#[tokio::test]
+async fn control_planes_of_a_folder_come_and_go_while_others_go_on() {
+    let shared = ControlPlane::shared().await;
+    let first = World::between(shared, shared, "folder-a", &[]).await;
+    let second = World::between(shared, shared, "folder-b", &[]).await;
+    for world in [&first, &second] {
+        world.pool(2, json!({})).await;
+    }
+    let folder = first.folder().join("planes");
+    fs::create_dir(&folder).unwrap();
+    let file = |world: &World| folder.join(&world.namespace);
+    fs::copy(target_kubeconfig(&first), file(&first)).unwrap();
+    fs::write(folder.join("broken"), "users: [").unwrap();
+    let flags =
+        [format!("--fleet=folder={}", folder.display()), format!("--control-kubeconfig={}", first.admin().display())];
+    let manager = start(&[&first, &second], &flags).await;
+    first.pool_serves(2, "small").await;
+    logged(&manager, &["control plane cannot be used", "broken"]).await;
+    assert!(second.scene.now().machines.is_empty(), "it is not in the folder");
+
+    // A folder with a token beside the kubeconfig.
+    let mut kubeconfig: Value =
+        serde_yaml_ng::from_str(&fs::read_to_string(target_kubeconfig(&second)).unwrap()).unwrap();
+    let user = std::mem::replace(&mut kubeconfig["users"][0]["user"], json!({ "tokenFile": TOKEN_FILE }));
+    let writing = folder.join(".writing");
+    fs::create_dir(&writing).unwrap();
+    fs::write(writing.join("kubeconfig"), kubeconfig.to_string()).unwrap();
+    fs::write(writing.join("token"), user["token"].as_str().unwrap()).unwrap();
+    fs::rename(&writing, file(&second)).unwrap();
+    second.pool_serves(2, "small").await;
+
+    // One that is broken later keeps its cell; one that is removed is let go of.
+    fs::write(file(&first), "users: [").unwrap();
+    logged(&manager, &["control plane cannot be used", &first.namespace]).await;
+    first.roll("large").await;
+    first.pool_serves(2, "large").await;
+    fs::remove_dir_all(file(&second)).unwrap();
+    logged(&manager, &["cell stopped", &second.namespace]).await;
+    second.scale(4).await;
+    first.scale(3).await;
+    first.pool_serves(3, "large").await;
+    assert_eq!(second.scene.now().machines.len(), 2);
+    assert_eq!((starts(&manager, &first), starts(&manager, &second)), (1, 1));
+}
+
+#[tokio::test]
+async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
+    let shared = ControlPlane::shared().await;
+    let mut worlds = Vec::new();
+    for name in ["awake", "asleep", "rotated", "broken", "excluded"] {
+        worlds.push(World::between(shared, shared, &format!("shoot--{name}"), &[]).await);
+    }
+    let [awake, asleep, rotated, broken, excluded] = &worlds[..] else { panic!("five worlds") };
+    shared.ensure_namespace(SYSTEM).await;
+    let documents = serde_yaml_ng::Deserializer::from_str(include_str!("../../config/fleet/rbac.yaml"));
+    for object in documents {
+        objects::apply(&awake.client, &Value::deserialize(object).unwrap()).await;
+    }
+    for world in &worlds {
+        let is_excluded = std::ptr::eq(world, excluded);
+        label(world, &awake.namespace, is_excluded).await;
+        admit(world).await;
+        secrets(world).await;
+        deployment(world, u32::from(!std::ptr::eq(world, asleep))).await;
+        world.pool(2, json!({})).await;
+    }
+    let outside = json!({"kubeconfig": generic(broken, "https://169.254.169.254")});
+    write_secret(broken, KUBECONFIG, outside).await;
+
+    let fleet = identity::kubeconfig(&awake.client, awake.admin(), SYSTEM, FLEET_ACCOUNT, awake.folder()).await;
+    let flags = [
+        "--fleet=gardener".to_owned(),
+        format!("--fleet-selector=example.com/fleet={},!example.com/excluded", awake.namespace),
+        format!("--control-kubeconfig={}", fleet.display()),
+    ];
+    let all: Vec<&World> = worlds.iter().collect();
+    let manager = start(&all, &flags).await;
+    awake.pool_serves(2, "small").await;
+    rotated.pool_serves(2, "small").await;
+    logged(&manager, &["control plane cannot be used", &broken.namespace, "address of this process"]).await;
+    for world in [asleep, broken, excluded] {
+        assert!(world.scene.now().machines.is_empty(), "{}", world.namespace);
+    }
+
+    // It wakes up and goes to sleep again.
+    deployment(asleep, 1).await;
+    asleep.pool_serves(2, "small").await;
+    deployment(asleep, 0).await;
+    logged(&manager, &["the namespace is parked", &asleep.namespace]).await;
+    let before = asleep.scene.now().uids();
+    asleep.roll("large").await;
+    awake.roll("large").await;
+    awake.pool_serves(2, "large").await;
+    assert_eq!(asleep.scene.now().uids(), before);
+
+    // The token of a target ends with its account.
+    let accounts: Api<ServiceAccount> = Api::namespaced(rotated.target.clone(), &rotated.namespace);
+    accounts.delete(ACCOUNT, &DeleteParams::default()).await.unwrap();
+    let metadata = json!({"name": ACCOUNT, "namespace": rotated.namespace});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+    objects::apply(&rotated.target, &account).await;
+    identity::kubeconfig(&rotated.target, rotated.admin(), &rotated.namespace, ACCOUNT, rotated.folder()).await;
+    secrets(rotated).await;
+    logged(&manager, &["credentials of the target replaced", &rotated.namespace]).await;
+    rotated.roll("large").await;
+    rotated.pool_serves(2, "large").await;
+
+    // One is mended, and one loses its Deployment.
+    secrets(broken).await;
+    broken.pool_serves(2, "small").await;
+    let deployments: Api<Deployment> = Api::namespaced(awake.client.clone(), &awake.namespace);
+    deployments.delete(DEPLOYMENT, &DeleteParams::background()).await.unwrap();
+    logged(&manager, &["cell stopped", &awake.namespace]).await;
+    let restarted: BTreeSet<&str> =
+        worlds.iter().filter(|world| starts(&manager, world) > 1).map(|world| world.namespace.as_str()).collect();
+    assert_eq!(restarted, BTreeSet::new());
+    assert!(excluded.scene.now().machines.is_empty());
+    for world in &worlds {
+        world.assert_vms_match().await;
+    }
+}
+
+async fn label(world: &World, fleet: &str, is_excluded: bool) {
+    let mut labels = json!({"gardener.cloud/role": "shoot", "example.com/fleet": fleet});
+    if is_excluded {
+        labels["example.com/excluded"] = json!("true");
+    }
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+    namespaces.patch(&world.namespace, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Gives the account of the fleet the rights in a namespace.
+async fn admit(world: &World) {
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": FLEET_ACCOUNT, "namespace": world.namespace},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": identity::ACCOUNT},
+        "subjects": [{"kind": "ServiceAccount", "name": FLEET_ACCOUNT, "namespace": SYSTEM}],
+    });
+    objects::apply(&world.client, &binding).await;
+}
+
+/// The generic kubeconfig of a target at a server, as gardenlet writes it.
+fn generic(world: &World, server: &str) -> String {
+    let mut kubeconfig = written(world);
+    kubeconfig["users"][0]["user"] = json!({ "tokenFile": TOKEN_FILE });
+    if !server.is_empty() {
+        kubeconfig["clusters"][0]["cluster"]["server"] = json!(server);
+    }
+    kubeconfig.to_string()
+}
+
+fn written(world: &World) -> Value {
+    serde_yaml_ng::from_str(&fs::read_to_string(target_kubeconfig(world)).unwrap()).unwrap()
+}
+
+/// Writes the Secrets with the current access to the target.
+async fn secrets(world: &World) {
+    let token = written(world)["users"][0]["user"]["token"].clone();
+    write_secret(world, KUBECONFIG, json!({"kubeconfig": generic(world, "")})).await;
+    write_secret(world, TOKEN, json!({ "token": token })).await;
+}
+
+async fn write_secret(world: &World, name: &str, data: Value) {
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.namespace);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data});
+    secrets.patch(name, &PatchParams::apply("gardenlet").force(), &Patch::Apply(&secret)).await.unwrap();
+}
+
+async fn deployment(world: &World, replicas: u32) {
+    let labels = json!({"app": "kubernetes", "role": DEPLOYMENT});
+    let source = |name: &str, item: &str| {
+        let items = json!([{"key": item, "path": item}]);
+        json!({"secret": {"name": name, "items": items, "optional": false}})
+    };
+    let volume = json!({
+        "name": "kubeconfig",
+        "projected": {"defaultMode": 420, "sources": [source(KUBECONFIG, "kubeconfig"), source(TOKEN, "token")]},
+    });
+    let container = json!({"name": DEPLOYMENT, "image": "registry.example/mcm"});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": DEPLOYMENT, "namespace": world.namespace},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": [volume]}},
+        },
+    });
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
+    deployments.patch(DEPLOYMENT, &PatchParams::apply("gardenlet").force(), &Patch::Apply(&deployment)).await.unwrap();
+}
