@@ -120,7 +120,7 @@ mod tests {
         let text = |name: &str| planes[name].as_ref().unwrap_or_else(|problem| panic!("{problem}")).text.clone();
         assert!(text("one").contains("\"x\"") && text("two").contains("\"beside\""));
         let problem = |name: &str| planes[name].as_ref().err().unwrap().to_string();
-        assert!(problem("No_Name").contains("no name of a namespace"));
+        assert!(problem("No_Name").contains("not the name of a namespace"));
         assert!(problem("empty").contains("read empty: "));
         assert!(problem("exec").contains("exec is not allowed"));
         assert!(problem("huge").contains("more than 1024 KiB"));

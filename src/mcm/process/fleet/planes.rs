@@ -27,7 +27,7 @@ const LONGEST_TOKEN: usize = 64 << 10;
 /// A reason for which a control plane is not served, or is served with its last kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlaneProblem {
-    #[error("{name:?} is no name of a namespace: rename the file or folder")]
+    #[error("{name:?} is not the name of a namespace: rename the file or folder")]
     Name { name: String },
     #[error("read {what}: {cause}")]
     Unread { what: String, cause: String },
