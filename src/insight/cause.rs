@@ -2,10 +2,31 @@
 
 use kube::ResourceExt;
 
-use super::story::{CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, OwnerChain, RuledOut, SET, owned_by};
+use super::story::{
+    CLASS, DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, NamespaceFacts, ObjectAnswer, OwnerChain, RuledOut, SET,
+    owned_by,
+};
 use mcm_api::{labels, machine::MachineSet};
 use mcm_controllers::machine_deployment::revision_of;
-use mcm_rules::plan::SubjectRef;
+use mcm_rules::plan::{SubjectRef, WaitKind};
+
+/// The check of a class and its Secrets.
+const OF_CLASS: &str = "class";
+
+/// The wait is for a class or its Secrets.
+const fn is_of_class(kind: WaitKind) -> bool {
+    matches!(kind, WaitKind::Class | WaitKind::ClassUnknown | WaitKind::Secret)
+}
+
+impl ObjectAnswer {
+    /// A class is not ruled out for which sets or machines of the object wait.
+    pub fn keep_class_of_parts(&mut self) {
+        let mut parts = self.sets.iter().chain(&self.machines).flat_map(|one| &one.waits);
+        if parts.any(|wait| is_of_class(wait.kind)) {
+            self.ruled_out.retain(|one| one.check != OF_CLASS);
+        }
+    }
+}
 
 impl NamespaceFacts {
     /// Why anything happens to an object: the rollout of its deployment, and the size of its set.
@@ -50,7 +71,7 @@ impl NamespaceFacts {
     }
 
     /// The usual causes that do not apply to an object.
-    pub fn ruled_out(&self, object: &SubjectRef, owners: &[SubjectRef]) -> Vec<RuledOut> {
+    pub fn ruled_out(&self, object: &SubjectRef, owners: &[SubjectRef], waits: &[ExplainedWait]) -> Vec<RuledOut> {
         let mut found = Vec::new();
         let mut rule_out = |check, text: &str| found.push(RuledOut { check, text: text.to_owned() });
         let family: Vec<&SubjectRef> = [object].into_iter().chain(owners).collect();
@@ -69,8 +90,9 @@ impl NamespaceFacts {
         };
         let is_read = |kind: &str| self.unread.iter().all(|unread| unread != kind);
         let plan = class.and_then(|class| Some((class, self.previews.get(CLASS)?.get(class)?)));
-        if let Some((class, _)) = plan.filter(|(_, plan)| plan.waits.is_empty() && is_read("secrets")) {
-            rule_out("class", &format!("class {class} and its Secrets are there"));
+        let is_awaited = waits.iter().any(|wait| is_of_class(wait.kind));
+        if let Some((class, _)) = plan.filter(|(_, plan)| plan.waits.is_empty() && is_read("secrets") && !is_awaited) {
+            rule_out(OF_CLASS, &format!("class {class} and its Secrets are there"));
         }
         let runs = |manager: &ManagerLease| manager.is_alive(self.now) && manager.freeze(self.now).is_none();
         if self.manager_of(&object.kind).is_some_and(runs) {

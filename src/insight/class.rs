@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use tokio::time::timeout;
 
 use mcm_api::machine::MachineClass;
-use mcm_controllers::machine::token;
+use mcm_controllers::{machine::token, object::authority};
 use mcm_driver::{Code, DriverError, SecretData, inspection::ResourcePresence, spec::ClassProblems};
 use mcm_driver_host::DriverCatalogue;
 
@@ -74,13 +74,24 @@ pub async fn findings(
         && let Ok(driver) = catalogue.get(class).map_err(drop)
     {
         lines.extend(secret_lines(secret, |secret| driver.secret_problems(class, secret)));
+        lines.extend(missing_user_data(class, secret, &lines));
     }
     lines
 }
 
+const USER_DATA: &str = "userData";
+
+/// No Secret of a class has user data. Machines of the provider for Cluster API have Secrets with theirs.
+fn missing_user_data(class: &MachineClass, secret: &SecretData, known: &[ClassFinding]) -> Option<ClassFinding> {
+    let is_of_provider = authority::of_native(&class.metadata).is_some_and(|hold| !hold.is_confirmed);
+    let is_named = known.iter().any(|line| line.text.contains(USER_DATA));
+    let is_missing = !secret.0.contains_key(USER_DATA) && !is_of_provider && !is_named;
+    let text = format!("no Secret of the class has the key {USER_DATA}: no VM is created");
+    is_missing.then(|| ClassFinding::new(ClassFindingVerdict::Error, "secretRef", text))
+}
+
 /// Findings about the Secrets, with the user data that machines get: with a token, and with the shortest and the longest name.
 fn secret_lines(secret: &SecretData, problems: impl Fn(&SecretData) -> ClassProblems) -> Vec<ClassFinding> {
-    const USER_DATA: &str = "userData";
     let Some(user_data) = secret.0.get(USER_DATA) else { return lines_of(&problems(secret)) };
     let [mut lines, others] = token::extremes_of(user_data).map(|filled| {
         let mut secret = secret.clone();
@@ -155,6 +166,7 @@ pub async fn look(catalogue: &DriverCatalogue, class: &MachineClass, secret: &Se
 mod tests {
     use super::*;
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     /// A driver whose cloud takes 100 bytes of user data.
     fn problems(secret: &SecretData) -> ClassProblems {
@@ -192,6 +204,24 @@ mod tests {
                 assert!(lines[0].text.starts_with(start), "{lines:?}");
             }
         }
+    }
+
+    #[rstest]
+    #[case::without_it(json!({}), &[], true)]
+    #[case::with_it(json!({}), &["userData"], false)]
+    #[case::of_the_provider(json!({ "labels": { (mcm_api::labels::POOL): "p" } }), &[], false)]
+    fn missing_user_data_are_an_error(#[case] metadata: Value, #[case] keys: &[&str], #[case] is_error: bool) {
+        let class = serde_json::from_value(json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": metadata,
+            "provider": "p", "providerSpec": {},
+        }))
+        .unwrap();
+        let secret = SecretData(keys.iter().map(|key| ((*key).to_owned(), vec![1])).collect());
+        let found = missing_user_data(&class, &secret, &[]);
+        assert_eq!(found.is_some_and(|line| line.verdict == ClassFindingVerdict::Error), is_error);
+        let named =
+            [ClassFinding::new(ClassFindingVerdict::Error, "Secret", "the secret of the class has no userData")];
+        assert_eq!(missing_user_data(&class, &secret, &named), None);
     }
 
     #[test]

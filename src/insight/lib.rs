@@ -6,7 +6,10 @@
 // panics at the end of time, so it has to be `checked_add`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::disallowed_methods))]
 
+pub mod advice;
 pub mod answers;
+pub mod budget;
+pub mod budget_reader;
 mod cause;
 pub mod class;
 pub mod cluster_api;

@@ -159,6 +159,7 @@ fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes
         unread: Vec::new(),
         unserved: BTreeSet::new(),
         memory: memory::Memory::default(),
+        budgets: BTreeMap::new(),
         managers: Vec::new(),
     }
 }
@@ -186,6 +187,7 @@ pub fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
         unread: unread(cell),
         unserved: BTreeSet::new(),
         memory: memory::Memory::default(),
+        budgets: BTreeMap::new(),
         managers,
     };
     planned(cell, facts)

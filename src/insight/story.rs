@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    budget::BudgetState,
     memory::{Memory, RememberedWait},
     terminal::short,
     wording::{NEVER, cleaned},
@@ -55,6 +56,8 @@ pub struct NamespaceFacts {
     pub unserved: BTreeSet<String>,
     /// The memory of the managers.
     pub memory: Memory,
+    /// The budgets for which drains wait, by namespace and name.
+    pub budgets: ByName<BudgetState>,
 }
 
 /// A stored object that cannot be decoded.
@@ -424,6 +427,7 @@ impl NamespaceFacts {
         let below = machines.iter().chain(&answer.sets).map(|one| one.verdict);
         answer.verdict = below.chain([answer.verdict]).max().unwrap_or(answer.verdict);
         answer.machines = machines;
+        answer.keep_class_of_parts();
         answer
     }
 
@@ -513,7 +517,7 @@ impl NamespaceFacts {
         ObjectAnswer {
             tried: explained.and_then(|explained| explained.step.clone()),
             chain: if is_settled { OwnerChain::default() } else { self.chain(object, &facts.owners) },
-            ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners) },
+            ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners, &waits) },
             state: facts.state,
             since: facts.since,
             next,
@@ -528,26 +532,25 @@ impl NamespaceFacts {
     /// A wait with its entry in the catalogue.
     fn told(&self, wait: &Wait, object: &SubjectRef) -> ExplainedWait {
         let guide = wait.kind.guide();
-        let node = match object.kind.as_str() {
-            MACHINE => self.machines.get(&object.name).and_then(Machine::node_name),
-            _ => None,
-        };
-        // The VM of an MCMMachine stays when its MCM Machine is deleted.
-        let is_apt = |remedy: &&WaitRemedy| !self.is_provided(object) || !remedy.text.starts_with("kubectl delete ");
-        let remedies = guide.remedies.iter().filter(is_apt);
-        let remedies = remedies.filter_map(|remedy| filled(remedy, object, node, &wait.text)).collect();
         let Wait { kind, until, forced_at, .. } = *wait;
         ExplainedWait {
             kind,
-            text: cleaned(&wait.text),
+            text: self.text_of(wait),
             meaning: guide.meaning,
             end: if is_never(kind, &wait.text) { WaitEnd::User } else { guide.end },
             next_attempt: until,
             forced_at: forced_at.or_else(|| self.drain_ends(kind, object)),
             since: None,
             plans: None,
-            remedies,
+            remedies: self.remedies_of(wait, object),
         }
+    }
+
+    /// The text of a wait, with the pods without which its budget allows no eviction.
+    fn text_of(&self, wait: &Wait) -> String {
+        let shortage = self.budget_of(wait).filter(|_| !wait.text.contains(NEVER)).and_then(BudgetState::shortage);
+        let shortage = shortage.map(|shortage| format!(": {shortage}")).unwrap_or_default();
+        format!("{}{shortage}", cleaned(&wait.text))
     }
 
     /// The Machine is the VM of an MCMMachine.

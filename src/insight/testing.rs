@@ -162,6 +162,7 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
         unread: Vec::new(),
         unserved: BTreeSet::new(),
         memory: Memory::default(),
+        budgets: BTreeMap::new(),
         managers: vec![manager("sets"), manager("machines")],
     }
 }

@@ -1,8 +1,11 @@
 //! The changes that a user plans, and the objects as an API server would store them.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use http::{Method, Request, header};
 use kube::{Client, core::Status};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::fields::{patch_of_file, to_value};
@@ -170,17 +173,33 @@ async fn ask(client: &Client, path: &str, format: &str, patch: &Value) -> kube::
     client.request::<Value>(request).await
 }
 
-/// True if a Secret exists; `None` if it may not be read. Only its metadata are requested.
-pub async fn secret_exists(client: &Client, namespace: &str, name: &str) -> Option<bool> {
-    let Ok(path) = path_of(&["api", "v1", "namespaces", namespace, "secrets", name]) else { return Some(false) };
-    let request = Request::get(path)
-        .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
-        .body(Vec::new())
-        .ok()?;
-    match client.request::<Value>(request).await {
-        Ok(_) => Some(true),
-        Err(kube::Error::Api(status)) if status.code == 404 => Some(false),
-        Err(_) => None,
+/// A Secret, as far as plans need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlannedSecret {
+    Missing,
+    WithoutUserData,
+    Complete,
+    /// It may not be read.
+    Unread,
+}
+
+/// The keys of a Secret without their values.
+#[derive(Debug, Deserialize)]
+struct SecretKeys {
+    data: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+/// Reads whether a Secret exists and has user data. Its values are dropped.
+pub async fn secret(client: &Client, namespace: &str, name: &str) -> PlannedSecret {
+    let Ok(path) = path_of(&["api", "v1", "namespaces", namespace, "secrets", name]) else {
+        return PlannedSecret::Missing;
+    };
+    let Ok(request) = Request::get(path).body(Vec::new()) else { return PlannedSecret::Unread };
+    match client.request::<SecretKeys>(request).await {
+        Ok(SecretKeys { data: Some(data) }) if data.contains_key("userData") => PlannedSecret::Complete,
+        Ok(_) => PlannedSecret::WithoutUserData,
+        Err(kube::Error::Api(status)) if status.code == 404 => PlannedSecret::Missing,
+        Err(_) => PlannedSecret::Unread,
     }
 }
 

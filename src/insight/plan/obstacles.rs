@@ -2,27 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
-    apimachinery::pkg::util::intstr::IntOrString,
-};
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
 
 use super::{
     answer::{Action, BlockerRemedy, BlockerSeverity, ObjectPlan, PlanBlocker, PlanVerdict},
     outcome::brief,
+    rehearse::SecretFaults,
 };
 use crate::{
-    reader,
+    advice,
+    budget::BudgetState,
     rehearsal::record::RehearsalWait,
     story::{ExplainedWait, ObjectAnswer, ObjectRemedy, filled},
 };
 use mcm_api::{
     GoDuration, labels,
-    machine::{Machine, MachineClass, MachineDeployment, StrategyType},
-    selector::Selector,
+    machine::{Machine, MachineClass, MachineDeployment, SecretRef, StrategyType},
 };
 use mcm_controllers::{machine::DrainReason, machine_class::secret_refs};
 use mcm_driver_host::{DriverCatalogue, NotValidated};
@@ -141,7 +138,7 @@ pub fn of_class(
     name: &str,
     class: Option<&MachineClass>,
     drivers: &DriverCatalogue,
-    missing_secrets: &BTreeSet<String>,
+    secrets: &SecretFaults,
 ) -> Vec<PlanBlocker> {
     let subject = format!("MachineClass/{name}");
     let Some(class) = class else {
@@ -163,8 +160,15 @@ pub fn of_class(
         }
         Err(NotValidated::NotYet) => {}
     }
-    for secret in secret_refs(class).filter(|secret| missing_secrets.contains(&secret.name)) {
+    for secret in secret_refs(class).filter(|secret| secrets.missing.contains(&secret.name)) {
         let text = format!("Secret {} of class {name} does not exist: no machine can be created", secret.name);
+        found.push(blocker("Secret", BlockerSeverity::Blocks, format!("Secret/{}", secret.name), text));
+    }
+    let without = |secret: &&SecretRef| secrets.without_user_data.contains(&secret.name);
+    if let Some(secret) =
+        secret_refs(class).next().filter(without).filter(|_| secret_refs(class).all(|one| without(&one)))
+    {
+        let text = format!("no Secret of class {name} has the key userData: no machine can be created");
         found.push(blocker("Secret", BlockerSeverity::Blocks, format!("Secret/{}", secret.name), text));
     }
     found
@@ -219,44 +223,10 @@ fn remedy_of_plan(remedy: ObjectRemedy) -> BlockerRemedy {
     BlockerRemedy { command: remedy.text, danger: format!("{:?}", remedy.danger) }
 }
 
-/// A budget that allows no eviction now, and the Nodes of its pods.
-pub struct BlockingBudget {
-    name: String,
-    healthy: i32,
-    desired: i32,
-    expected: i32,
-    nodes: BTreeSet<String>,
-}
-
-/// The budgets of a target cluster that allow no eviction now.
-///
-/// # Errors
-/// Budgets or pods may not be listed.
-pub async fn strict_budgets(target: &Client) -> Result<Vec<BlockingBudget>> {
-    let mut found = Vec::new();
-    for budget in reader::pages::<PodDisruptionBudget>(&Api::all(target.clone()), ListParams::default()).await? {
-        let status = budget.status.clone().unwrap_or_default();
-        let is_strict = status.disruptions_allowed == 0 && status.expected_pods > 0;
-        let spec = budget.spec.clone().unwrap_or_default();
-        let Some(selector) = Selector::parse(spec.selector.as_ref()).ok().filter(|_| is_strict) else { continue };
-        let namespace = budget.namespace().unwrap_or_default();
-        let pods = reader::pages::<Pod>(&Api::namespaced(target.clone(), &namespace), ListParams::default()).await?;
-        let covered = pods.into_iter().filter(|pod| selector.matches(pod.metadata.labels.as_ref()));
-        found.push(BlockingBudget {
-            name: format!("{namespace}/{}", budget.name_any()),
-            healthy: status.current_healthy,
-            desired: status.desired_healthy,
-            expected: status.expected_pods,
-            nodes: covered.filter_map(|pod| pod.spec?.node_name).collect(),
-        });
-    }
-    Ok(found)
-}
-
 /// The budgets that hold the drains of a plan.
 pub fn of_budgets(
     plan: &ObjectPlan,
-    budgets: &[BlockingBudget],
+    budgets: &[BudgetState],
     machines: &[&Machine],
     default_timeout: GoDuration,
 ) -> Vec<PlanBlocker> {
@@ -275,20 +245,25 @@ pub fn of_budgets(
             .collect();
         let Some(first) = held.first() else { continue };
         let timeout = brief(first.spec.configuration.drain_timeout.unwrap_or(default_timeout));
-        let BlockingBudget { name, healthy, desired, expected, .. } = budget;
+        let (name, BudgetState { healthy, desired, expected, .. }) = (budget.title(), budget);
         let drains = counted(held.len(), "drain");
-        let (severity, text) = if desired >= expected {
+        let (severity, text) = if budget.is_never() {
             let text = format!(
                 "budget {name} needs {desired} of {expected} pods: it never allows an eviction. {drains} would be forced after {timeout}"
             );
             (BlockerSeverity::Blocks, text)
         } else {
-            let text = format!(
-                "budget {name} needs {desired} of {expected} pods, and {healthy} are healthy: it allows no eviction now. {drains} would be forced after {timeout}"
-            );
+            let healthy = budget
+                .shortage()
+                .unwrap_or_else(|| format!("{desired} of {expected} pods have to be healthy, and {healthy} are"));
+            let text =
+                format!("budget {name} allows no eviction now: {healthy}. {drains} would be forced after {timeout}");
             (BlockerSeverity::Delays, text)
         };
-        found.push(blocker("Eviction", severity, format!("PodDisruptionBudget/{name}"), text));
+        let node = first.node_name().filter(|_| held.len() == 1);
+        let remedies = advice::of_budget(budget, node).into_iter().map(remedy_of_plan).collect();
+        let found_here = blocker("Eviction", severity, format!("PodDisruptionBudget/{name}"), text);
+        found.push(PlanBlocker { remedies, ..found_here });
     }
     found
 }

@@ -8,15 +8,17 @@ use serde_json::{Value, json};
 
 use super::{
     answer::{self, FieldEffect, ObjectPlan, Plan, PlanSummary, PlanVerdict},
-    change::{self, ChangeContent, ChangedObject, PlannedChange, secret_exists},
+    change::{self, ChangeContent, ChangedObject, PlannedChange, PlannedSecret},
     fields::{ValueDifference, differences, to_value},
     fold::{self, MachineFold, WholeDeployment},
     live, obstacles,
     outcome::{self, PlannedDeployment},
-    rehearse::RehearsalFacts,
+    rehearse::{RehearsalFacts, SecretFaults},
     scope::{PlanScope, machines_of_sets, owned_sets},
 };
 use crate::{
+    budget::BudgetState,
+    budget_reader,
     read_only::ReadOnly,
     rehearsal::play::{DeploymentWrite, SeedObject},
     story::{ByName, CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
@@ -55,11 +57,11 @@ struct ChangePlanner<'a> {
     facts: &'a NamespaceFacts,
     /// Classes as they will be.
     classes: ByName<MachineClass>,
-    missing_secrets: BTreeSet<String>,
+    secrets: SecretFaults,
     /// Names of Secrets that the files bring.
     new_secrets: BTreeSet<String>,
     nodes: Option<Vec<Value>>,
-    budgets: Vec<obstacles::BlockingBudget>,
+    budgets: Vec<BudgetState>,
     /// The clouds of classes are asked.
     is_live: bool,
     notes: Vec<String>,
@@ -73,8 +75,8 @@ impl<'a> ChangePlanner<'a> {
             notes.push("Nodes could not be read: those of running machines are taken for ready".to_owned());
         }
         let budgets = match &cell.target {
-            Some(target) => obstacles::strict_budgets(target).await.unwrap_or_else(|error| {
-                notes.push(format!("pods and budgets could not be read, so blocked drains are unknown: {error}"));
+            Some(target) => budget_reader::strict(target).await.unwrap_or_else(|error| {
+                notes.push(format!("pods and budgets could not be read, so blocked drains are unknown: {error:#}"));
                 Vec::new()
             }),
             None => Vec::new(),
@@ -83,7 +85,7 @@ impl<'a> ChangePlanner<'a> {
             cell,
             facts,
             classes: facts.classes.clone(),
-            missing_secrets: BTreeSet::new(),
+            secrets: SecretFaults::default(),
             new_secrets,
             nodes,
             budgets,
@@ -145,14 +147,15 @@ impl<'a> ChangePlanner<'a> {
         let mut is_unknown = false;
         for (namespace, name) in names {
             let namespace = if namespace.is_empty() { &self.cell.namespace } else { &namespace };
-            match secret_exists(&self.cell.control, namespace, &name).await {
-                Some(true) => {}
-                Some(false) if self.new_secrets.contains(&name) => {}
-                Some(false) => drop(self.missing_secrets.insert(name)),
-                None => is_unknown = true,
+            match change::secret(&self.cell.control, namespace, &name).await {
+                _ if self.new_secrets.contains(&name) => {}
+                PlannedSecret::Complete => {}
+                PlannedSecret::WithoutUserData => drop(self.secrets.without_user_data.insert(name)),
+                PlannedSecret::Missing => drop(self.secrets.missing.insert(name)),
+                PlannedSecret::Unread => is_unknown = true,
             }
         }
-        let note = "Secrets may not be read: those of classes are taken for existing".to_owned();
+        let note = "Secrets may not be read: those of classes are taken for existing and complete".to_owned();
         if is_unknown && !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -201,7 +204,7 @@ impl<'a> ChangePlanner<'a> {
         match serde_json::from_value::<MachineClass>(wanted.clone()) {
             Ok(class) => {
                 let drivers = &self.cell.settings.drivers;
-                plan.blockers = obstacles::of_class(&change.name, Some(&class), drivers, &self.missing_secrets);
+                plan.blockers = obstacles::of_class(&change.name, Some(&class), drivers, &self.secrets);
                 self.classes.insert(change.name.clone(), class);
             }
             Err(error) => {
@@ -298,7 +301,7 @@ impl<'a> ChangePlanner<'a> {
             sets,
             classes: self.classes_of(&machines, class.as_deref(), &rivals),
             machines: machines.clone(),
-            missing_secrets: &self.missing_secrets,
+            secrets: &self.secrets,
             nodes: self.nodes_of(&machines, &rivals),
             rivals,
             selects: strategy.is_some_and(|strategy| strategy.orchestration_type == "Manual"),
@@ -337,7 +340,7 @@ impl<'a> ChangePlanner<'a> {
         let mut blockers = obstacles::of_objects(&plan, of_deployment, &machines, self.facts.now);
         if let Some(class) = class.filter(|_| plan.summary.create > 0 || !plan.settles) {
             let drivers = &self.cell.settings.drivers;
-            blockers.extend(obstacles::of_class(&class, self.classes.get(&class), drivers, &self.missing_secrets));
+            blockers.extend(obstacles::of_class(&class, self.classes.get(&class), drivers, &self.secrets));
         }
         blockers.extend(obstacles::of_budgets(&plan, &self.budgets, &machines, policy.drain_timeout));
         if !plan.settles && blockers.is_empty() {

@@ -53,6 +53,15 @@ const MANY: usize = 300;
 const LOOK: Duration = Duration::from_millis(250);
 const NEWS: Duration = Duration::from_secs(10);
 
+/// Names of Secrets with which no machine is created.
+#[derive(Default)]
+pub struct SecretFaults {
+    /// They do not exist.
+    pub missing: BTreeSet<String>,
+    /// They have no user data.
+    pub without_user_data: BTreeSet<String>,
+}
+
 /// The facts that all rehearsals of a deployment share.
 pub struct RehearsalFacts<'a> {
     pub now: Timestamp,
@@ -66,8 +75,7 @@ pub struct RehearsalFacts<'a> {
     pub rivals: Vec<SeedObject>,
     /// The classes as they will be.
     pub classes: Vec<&'a MachineClass>,
-    /// Names of Secrets that do not exist.
-    pub missing_secrets: &'a BTreeSet<String>,
+    pub secrets: &'a SecretFaults,
     /// Nodes by name; `None` if they are not known, and so taken for ready.
     pub nodes: Option<Vec<Value>>,
     /// Users select the Nodes to be updated in place.
@@ -118,7 +126,7 @@ impl<'a> RehearsalFacts<'a> {
             settings: self.settings,
             has_target: self.has_target,
             classes: self.classes.clone(),
-            missing_secrets: self.missing_secrets,
+            secrets: self.secrets,
             selects: self.selects,
             join: self.join,
         }
@@ -141,9 +149,12 @@ impl<'a> RehearsalFacts<'a> {
         seeds.extend(self.rivals.iter().cloned());
         for class in &self.classes {
             seeds.push((&CLASSES, served(class)));
-            for secret in secret_refs(class).filter(|one| !self.missing_secrets.contains(&one.name)) {
+            for secret in secret_refs(class).filter(|one| !self.secrets.missing.contains(&one.name)) {
                 let namespace = if secret.namespace.is_empty() { self.namespace } else { &secret.namespace };
-                seeds.push((&SECRETS, placeholder(namespace, &secret.name)));
+                seeds.push((
+                    &SECRETS,
+                    placeholder(namespace, &secret.name, !self.secrets.without_user_data.contains(&secret.name)),
+                ));
             }
         }
         seeds.extend(self.seed_nodes());
@@ -214,7 +225,7 @@ impl<'a> RehearsalFacts<'a> {
             .filter_map(|one| one.new.as_str())
             .chain([live.spec.template.spec.class.name.as_str()])
             .collect();
-        let mut seeds: Vec<SeedObject> = vec![(&SECRETS, placeholder(self.namespace, "rehearsal"))];
+        let mut seeds: Vec<SeedObject> = vec![(&SECRETS, placeholder(self.namespace, "rehearsal", true))];
         seeds.extend(classes.into_iter().map(|name| {
             (
                 &CLASSES,
@@ -329,10 +340,11 @@ fn served(class: &MachineClass) -> Value {
     value
 }
 
-/// A Secret of that name. The contents of the real one are never read.
-fn placeholder(namespace: &str, name: &str) -> Value {
+/// A Secret of that name. The values of the real one are never kept.
+fn placeholder(namespace: &str, name: &str, has_user_data: bool) -> Value {
     // "rehearsal", in base64.
-    json!({ "metadata": { "name": name, "namespace": namespace, "uid": format!("secret-{name}") }, "data": { "userData": "cmVoZWFyc2Fs" } })
+    let key = if has_user_data { "userData" } else { "rehearsal" };
+    json!({ "metadata": { "name": name, "namespace": namespace, "uid": format!("secret-{name}") }, "data": { key: "cmVoZWFyc2Fs" } })
 }
 
 /// A Node for a machine that has one and is not known to be unhealthy.

@@ -87,6 +87,7 @@ fn family(more: &Value, previews: [((&'static str, String), PlanPreview); 3]) ->
         unread: Vec::new(),
         unserved: BTreeSet::new(),
         memory: Memory::default(),
+        budgets: BTreeMap::new(),
     }
 }
 

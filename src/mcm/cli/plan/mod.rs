@@ -23,6 +23,7 @@ use super::{
 use crate::api::labels;
 pub(super) use mcm_insight::plan::answer::Plan;
 use mcm_insight::{
+    budget_reader,
     error::UsageError,
     family::DeploymentFamily,
     memory::{self, Memory},
@@ -215,6 +216,7 @@ async fn of_changes(
     let flags = policy::apply(policy, cell, &facts.managers).await?;
     // The source of the flags says which manager did not answer.
     facts.memory = Memory { problems: Vec::new(), ..memory::ask(cell, &facts.managers, None).await };
+    facts.budgets = budget_reader::awaited(cell, &facts).await;
     let (changes, mut notes) = changes(&facts)?;
     let objects: Vec<SubjectRef> = changes.iter().map(|change| facts.subject(change.kind, &change.name)).collect();
     reader::plan_below(cell, &mut facts, &objects);

@@ -843,6 +843,70 @@ async fn a_secret_that_a_new_class_names_has_to_exist_or_come_with_it() {
     }
 }
 
+/// No machine can be created from the new class, and the old ones go within the bounds only.
+#[rstest]
+#[case::without_data(json!(null))]
+#[case::with_another_key(json!({ "token": "eA==" }))]
+#[tokio::test]
+async fn a_secret_without_user_data_is_in_the_way(#[case] data: Value) {
+    let bare = |seeds: &mut Vec<SeedObject>| {
+        seeds.push((&SECRETS, json!({ "metadata": { "name": "bare", "namespace": NAMESPACE }, "data": data })));
+        let small = seeds.iter_mut().find(|(_, value)| value["metadata"]["name"] == "small").unwrap();
+        small.1["secretRef"]["name"] = json!("bare");
+    };
+    let plane = Plane::with(&deployment(3), bare).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
+    let of_pool = &plan.objects[0];
+    let blocks = of_pool.blockers.iter().filter(|one| one.severity == BlockerSeverity::Blocks);
+    let texts: Vec<&str> = blocks.map(|one| one.text.as_str()).collect();
+    assert!(plan.blocked, "{}", text(&plan));
+    assert_eq!(texts, ["no Secret of class small has the key userData: no machine can be created"]);
+    assert!(!of_pool.settles && of_pool.summary.delete <= 1, "{}", text(&plan));
+    let kept = plane.patched(json!({ "spec": { "replicas": 4 } })).await;
+    assert!(!kept.blocked, "the class of now has user data: {}", text(&kept));
+}
+
+/// The budget has no room because of a pod elsewhere, which has to become Ready: the budget is not the fault.
+#[rstest]
+#[case::one("1", 2, "demo/web-1 is not Ready")]
+#[case::two("2", 1, "demo/web-1, demo/web-2 are not Ready")]
+#[tokio::test]
+async fn a_budget_without_room_names_the_pods_that_are_not_ready(
+    #[case] last: &str,
+    #[case] healthy: i32,
+    #[case] expected: &str,
+) {
+    use mcm_fake_api::{BUDGETS, PODS};
+
+    let tight =
+        |seeds: &mut Vec<SeedObject>| {
+            let nodes: Vec<Value> =
+                seeds.iter().filter(|(kind, _)| *kind == &NODES).map(|(_, node)| node.clone()).collect();
+            for (number, node) in nodes.iter().enumerate() {
+                let number = number.to_string();
+                let is_ready = number == "0" || number.as_str() > last;
+                let ready = json!([{ "type": "Ready", "status": if is_ready { "True" } else { "False" } }]);
+                seeds.push((&PODS, json!({
+                "metadata": { "name": format!("web-{number}"), "namespace": NAMESPACE, "labels": { "app": "web" } },
+                "spec": { "nodeName": node["metadata"]["name"], "containers": [] },
+                "status": { "phase": "Running", "conditions": ready },
+            })));
+            }
+            seeds.push((&BUDGETS, json!({
+            "metadata": { "name": "web", "namespace": NAMESPACE },
+            "spec": { "minAvailable": 2, "selector": { "matchLabels": { "app": "web" } } },
+            "status": { "disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 2, "expectedPods": 3 },
+        })));
+        };
+    let plane = Plane::with(&deployment(3), tight).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await.objects.remove(0);
+    let blocker = plan.blockers.iter().find(|one| one.wait_kind == "Eviction").unwrap_or_else(|| panic!("{plan:?}"));
+    assert_eq!(blocker.severity, BlockerSeverity::Delays);
+    assert!(blocker.text.contains(expected), "{}", blocker.text);
+    assert_eq!(blocker.remedies[0].command, "kubectl describe pod web-1 -n demo");
+    assert!(blocker.remedies.iter().all(|one| !one.command.contains("minAvailable")), "{blocker:?}");
+}
+
 /// Unknown is not absent: the controllers count such a machine, and a rehearsal without it would create another.
 #[tokio::test]
 async fn a_deployment_with_a_machine_that_cannot_be_decoded_is_not_judged() {

@@ -16,7 +16,9 @@ use super::{
     format::{OutputFormat, OutputOptions},
     reading::{ReadingOptions, watch},
 };
-use mcm_insight::{cluster_api::named, memory, read_only::ReadOnly, reader, report::empty, story::NamespaceFacts};
+use mcm_insight::{
+    budget_reader, cluster_api::named, memory, read_only::ReadOnly, reader, report::empty, story::NamespaceFacts,
+};
 
 pub(super) use branch::TreeBranch;
 
@@ -67,6 +69,7 @@ pub async fn run(options: TreeOptions) -> Result<CommandAnswer> {
 async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<TreeBranch>)> {
     let mut facts = reader::facts(cell).await?;
     facts.memory = memory::ask(cell, &facts.managers, None).await;
+    facts.budgets = budget_reader::awaited(cell, &facts).await;
     let (branches, mut notes) = match options.object.as_deref().map(|wanted| (wanted, named(wanted))) {
         Some((_, Some((kind, name)))) => cluster_api::grow(cell, &facts, kind, name).await?,
         Some((wanted, None)) => grow(cell, &facts, &[reader::find(&facts, wanted)?]).await,

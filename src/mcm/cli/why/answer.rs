@@ -12,6 +12,7 @@ use crate::cli::{
     reading::ReadingOptions,
 };
 use mcm_insight::{
+    budget_reader,
     cluster_api::{self, CapiFacts},
     memory,
     plan::answer::DOCUMENT_VERSION,
@@ -64,6 +65,7 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: TerminalLoo
         let remembered = memory::of_node(cell, &facts.managers, options.manager.as_ref(), node).await;
         facts.memory.explained.extend(remembered);
     }
+    facts.budgets = budget_reader::awaited(cell, &facts).await;
     let mut notes = reader::notes(cell, &facts);
     let (objects, text) = match &options.object {
         None => {

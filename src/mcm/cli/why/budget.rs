@@ -1,13 +1,13 @@
 //! The drains that a disruption budget blocks.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result};
-use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
-use kube::{Api, ResourceExt, api::ListParams, core::Selector};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::{Api, ResourceExt, api::ListParams};
 
 use mcm_controllers::machine::DrainReason;
 use mcm_insight::{
+    budget::BudgetState,
+    budget_reader,
     error::UsageError,
     read_only::ReadOnly,
     reader,
@@ -27,29 +27,30 @@ pub(super) fn name_of(wanted: &str) -> Option<&str> {
 /// There is no such budget, or it cannot be read.
 pub(super) async fn answer(cell: &ReadOnly, facts: &NamespaceFacts, wanted: &str) -> Result<ObjectAnswer> {
     let budget = find(cell, wanted).await?;
-    let nodes = nodes_of(cell, &budget).await?;
-    let status = budget.status.clone().unwrap_or_default();
+    let client = cell.target.as_ref().unwrap_or(&cell.control);
+    let budget = budget_reader::state(client, &budget).await.context("read the pods of the budget")?;
     let drained = facts.machines.iter().filter(|(_, machine)| {
-        DrainReason::for_machine(machine).is_some() && machine.node_name().is_some_and(|node| nodes.contains(node))
+        DrainReason::for_machine(machine).is_some()
+            && machine.node_name().is_some_and(|node| budget.nodes.contains(node))
     });
-    let machines: Vec<ObjectAnswer> = match status.disruptions_allowed {
+    let machines: Vec<ObjectAnswer> = match budget.allowed {
         0 => drained.map(|(name, _)| facts.answer(&facts.subject(MACHINE, name))).collect(),
         _ => Vec::new(),
     };
-    let is_never = status.disruptions_allowed == 0 && status.desired_healthy >= status.expected_pods;
+    let is_never = budget.allowed == 0 && budget.is_never();
     let never = if is_never { ". It can never allow one" } else { "" };
     let object = SubjectRef {
         kind: "PodDisruptionBudget".to_owned(),
-        namespace: budget.namespace().unwrap_or_default(),
-        name: budget.name_any(),
+        namespace: budget.namespace.clone(),
+        name: budget.name.clone(),
     };
     let of_machines = machines.iter().map(|machine| machine.verdict).max();
     let own = if is_never { ObjectVerdict::Blocked } else { ObjectVerdict::Waiting };
     let verdict = of_machines.map_or(ObjectVerdict::Settled, |of_machines| own.max(of_machines));
-    let state = format!(
-        "allows {} disruptions: {} of {} pods are healthy, {} have to be{never}",
-        status.disruptions_allowed, status.current_healthy, status.expected_pods, status.desired_healthy
-    );
+    let BudgetState { allowed, healthy, expected, desired, .. } = &budget;
+    let health =
+        budget.shortage().unwrap_or_else(|| format!("{healthy} of {expected} pods are healthy, {desired} have to be"));
+    let state = format!("allows {allowed} disruptions: {health}{never}");
     Ok(ObjectAnswer { machines, ..ObjectAnswer::new(object, verdict, state, Vec::new()) })
 }
 
@@ -77,17 +78,4 @@ async fn find(cell: &ReadOnly, wanted: &str) -> Result<PodDisruptionBudget> {
         }
         .into()),
     }
-}
-
-/// The Nodes of the pods that a budget protects.
-async fn nodes_of(cell: &ReadOnly, budget: &PodDisruptionBudget) -> Result<BTreeSet<String>> {
-    let client = cell.target.clone().unwrap_or_else(|| cell.control.clone());
-    let pods: Api<Pod> = Api::namespaced(client, &budget.namespace().unwrap_or_default());
-    let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.clone()) else {
-        return Ok(BTreeSet::new());
-    };
-    let selector = Selector::try_from(selector).context("the selector of the budget")?;
-    let params = ListParams::default().labels_from(&selector);
-    let pods = reader::pages(&pods, params).await.context("read the pods of the budget")?;
-    Ok(pods.into_iter().filter_map(|pod| pod.spec?.node_name).collect())
 }
