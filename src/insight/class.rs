@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use tokio::time::timeout;
 
 use mcm_api::machine::MachineClass;
-use mcm_controllers::{machine::token, object::authority};
+use mcm_controllers::{machine::token, machine_class::secret_refs, object::authority};
 use mcm_driver::{Code, DriverError, SecretData, inspection::ResourcePresence, spec::ClassProblems};
 use mcm_driver_host::DriverCatalogue;
 
@@ -81,11 +81,12 @@ pub async fn findings(
 
 const USER_DATA: &str = "userData";
 
-/// No Secret of a class has user data. Machines of the provider for Cluster API have Secrets with theirs.
+/// None of the Secrets that a class names has user data. Machines of the provider for Cluster API have Secrets with theirs.
 fn missing_user_data(class: &MachineClass, secret: &SecretData, known: &[ClassFinding]) -> Option<ClassFinding> {
     let is_of_provider = authority::of_native(&class.metadata).is_some_and(|hold| !hold.is_confirmed);
     let is_named = known.iter().any(|line| line.text.contains(USER_DATA));
-    let is_missing = !secret.0.contains_key(USER_DATA) && !is_of_provider && !is_named;
+    let has_secrets = secret_refs(class).next().is_some();
+    let is_missing = has_secrets && !secret.0.contains_key(USER_DATA) && !is_of_provider && !is_named;
     let text = format!("no Secret of the class has the key {USER_DATA}: no VM is created");
     is_missing.then(|| ClassFinding::new(ClassFindingVerdict::Error, "secretRef", text))
 }
@@ -207,15 +208,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::without_it(json!({}), &[], true)]
-    #[case::with_it(json!({}), &["userData"], false)]
-    #[case::of_the_provider(json!({ "labels": { (mcm_api::labels::POOL): "p" } }), &[], false)]
-    fn missing_user_data_are_an_error(#[case] metadata: Value, #[case] keys: &[&str], #[case] is_error: bool) {
-        let class = serde_json::from_value(json!({
-            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": metadata,
+    #[case::without_it(json!({ "secretRef": { "name": "s" } }), &[], true)]
+    #[case::with_it(json!({ "secretRef": { "name": "s" } }), &["userData"], false)]
+    #[case::of_the_provider(json!({ "secretRef": { "name": "s" }, "metadata": { "labels": { (mcm_api::labels::POOL): "p" } } }), &[], false)]
+    #[case::without_a_secret(json!({}), &[], false)]
+    fn missing_user_data_are_an_error(#[case] more: Value, #[case] keys: &[&str], #[case] is_error: bool) {
+        let mut class = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": {},
             "provider": "p", "providerSpec": {},
-        }))
-        .unwrap();
+        });
+        class.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let class = serde_json::from_value(class).unwrap();
         let secret = SecretData(keys.iter().map(|key| ((*key).to_owned(), vec![1])).collect());
         let found = missing_user_data(&class, &secret, &[]);
         assert_eq!(found.is_some_and(|line| line.verdict == ClassFindingVerdict::Error), is_error);
