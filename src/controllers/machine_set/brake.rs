@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use mcm_api::{backoff::Backoff, machine::Machine};
 
-/// The minimum age at which a failed Machine is replaced, after so many replacements of young ones in a row: 10 s twice,
-/// then 20, 40, 80 s and so on to 5 min.
-pub(super) const AGES: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(5));
+/// The minimum age at which a failed Machine is replaced, after so many replacements of young ones in a row: 20 s twice,
+/// then 40, 80, 160 s and 5 min.
+pub(super) const AGES: Backoff = Backoff::new(Duration::from_secs(20), Duration::from_mins(5));
 
 /// The failed Machines of a set that this process created minutes ago.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

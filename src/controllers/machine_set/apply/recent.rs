@@ -105,9 +105,9 @@ mod tests {
             assert_eq!(recent.failures([&machine], replacements).replaced_at(&machine, now), None);
             replacements.add();
         }
-        assert_eq!(pauses, [10, 10, 20, 40, 80, 160, 300]);
+        assert_eq!(pauses, [20, 20, 40, 80, 160, 300, 300]);
         advance(FORGOTTEN_AFTER).await;
-        assert_eq!(recent.failures([], replacements).replaced_at_age().as_secs(), 10);
+        assert_eq!(recent.failures([], replacements).replaced_at_age().as_secs(), 20);
     }
 
     #[tokio::test(start_paused = true)]

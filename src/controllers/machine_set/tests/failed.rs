@@ -77,9 +77,9 @@ fn a_machine_whose_creation_just_failed_is_not_replaced_at_once(
 
 /// Clocks that are wrong let each new Machine fail at once. Their difference does not shorten this delay.
 #[rstest]
-#[case::at_first(0, 4, Some(6))]
-#[case::again(3, 10, Some(30))]
-#[case::old_enough(3, 40, None)]
+#[case::at_first(0, 4, Some(16))]
+#[case::again(3, 10, Some(70))]
+#[case::old_enough(3, 80, None)]
 fn a_young_machine_is_not_replaced_at_once_whatever_its_creation_timestamp(
     #[case] replacements: u32,
     #[case] age: i64,

@@ -82,7 +82,7 @@ impl DemoRun<'_> {
 
     async fn kill(&mut self) -> Result<()> {
         let props = self.show.props();
-        // The oldest, because a machine that fails when it is young has to be ten seconds old before it is replaced.
+        // The oldest, because a machine that fails when it is young has to be 20 s old before it is replaced.
         let candidates = props.machines.values().filter(|machine| machine.phase() == MachinePhase::Running);
         let victim = candidates.min_by_key(|machine| machine.creation_timestamp()).context("no machine is Running")?;
         let (name, replicas, cloud) = (victim.name_any(), self.replicas, &self.stage.cloud);
