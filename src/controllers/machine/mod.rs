@@ -2,7 +2,7 @@
 //!
 //! `observe` reads the caches into a [`Snapshot`], `plan` returns the next actions, and `apply` executes them and
 //! stores their results in the snapshot. The loop in `mcm_runtime::reconcile` plans again until no actions are left.
-//! The results of calls in one reconcile are [`Learned`]; facts for later reconciles are the [`Memory`]. No step
+//! The results of calls in one reconcile are [`MachineCallResults`]; facts for later reconciles are the [`Memory`]. No step
 //! sleeps, so a crash at any point is equivalent to observing again.
 //!
 //! One folder per stage: `create`, `running`, `preserve`, `delete`. Only `observe.rs`, `register.rs`, `metrics.rs` and the folder
@@ -12,9 +12,9 @@
 //! - a VM is created only after the driver reported its absence, and its ID is stored before anything else
 //!   happens;
 //! - only a deletion timestamp starts a deletion, never a phase or a text;
-//! - unknown facts (`NodeView::Unknown`, `ClassView::Unknown`, a failed call) lead to a wait, never to a decision;
+//! - unknown facts (`TargetNodeView::Unknown`, `ClassView::Unknown`, a failed call) lead to a wait, never to a decision;
 //! - a Node that a Machine names is its own only with evidence (`mcm_rules::safety::node_claim`); without it, the driver is asked;
-//! - a Node that is missing in the cache (`NodeView::Missing`) leads to a live read: a stale cache never causes a
+//! - a Node that is missing in the cache (`TargetNodeView::Missing`) leads to a live read: a stale cache never causes a
 //!   skipped drain or a Machine that becomes Unknown or Failed;
 //! - a status is written only if it contains something new (see `status::is_news`).
 
@@ -26,7 +26,6 @@ mod conditions;
 mod create;
 mod delete;
 mod drain_reason;
-mod draining;
 mod evidence;
 mod lint;
 mod memory;
@@ -65,5 +64,6 @@ pub(crate) use snapshot::is_same_vm;
 pub use snapshot::{RivalMachines, Snapshot};
 pub use views::{ClassView, MachineCallResults, NodeLookup, PodCall, PodsView, SecretFacts, TargetNodeView};
 
+mod drain_node;
 #[cfg(test)]
 mod tests;

@@ -96,7 +96,7 @@ impl Snapshot {
         }
     }
 
-    /// Stores the Node as the cache has it: [`NodeView::NoTarget`], `Unknown`, `Missing` or `Present`.
+    /// Stores the Node as the cache has it: [`TargetNodeView::NoTarget`], `Unknown`, `Missing` or `Present`.
     pub fn with_node(mut self, cached: TargetNodeView, rivals: RivalMachines) -> Self {
         let is_trusted = matches!(self.target, TargetTrust::Trusted { .. });
         self.node = match (cached, self.node_read()) {

@@ -1,3 +1,5 @@
+//! The bounds of a rollout: maxSurge and maxUnavailable as numbers of Machines.
+
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use mcm_api::machine::MOST_REPLICAS;

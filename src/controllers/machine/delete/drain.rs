@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::record::{advance, advance_recording, record_blocked};
 use crate::machine::{
-    Action, DrainReason, MachinePolicy, Snapshot, draining,
+    Action, DrainReason, MachinePolicy, Snapshot, drain_node,
     memory::NodeWrite,
     policy::after,
     progress::DeletionProgress,
@@ -60,7 +60,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Machin
         return;
     }
     match &snapshot.learned.pods {
-        PodsView::NotListed if is_forced && draining::delete_known_pods(plan, snapshot) => {}
+        PodsView::NotListed if is_forced && drain_node::delete_known_pods(plan, snapshot) => {}
         PodsView::NotListed => {
             let node = node.metadata.name.clone().unwrap_or_default();
             plan.then(Action::ListPods { node }, "the drain needs the current pods of the Node");
@@ -68,7 +68,7 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Machin
         PodsView::Failed(error) if is_forced => go_on_undrained(plan, snapshot, error),
         PodsView::Failed(error) => {
             blocked(plan, snapshot, error);
-            let until = after(snapshot.now, draining::LIST_AGAIN);
+            let until = after(snapshot.now, drain_node::LIST_AGAIN);
             plan.wait(
                 WaitKind::PodList,
                 format!("the list of the pods of the Node: {error}"),
@@ -103,14 +103,14 @@ fn awaits_volumes(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Machine
             true
         }
         PodsView::Failed(error) => {
-            let until = drain.at_most(after(snapshot.now, draining::LIST_AGAIN));
+            let until = drain.at_most(after(snapshot.now, drain_node::LIST_AGAIN));
             plan.wait(WaitKind::PodList, format!("the list of the pods of the Node: {error}"), Some(until));
             true
         }
         PodsView::Listed(_) => {
-            let rest = draining::next(snapshot, policy, drain, name, &[], &snapshot.memory.pods);
+            let rest = drain_node::next(snapshot, policy, drain, name, &[], &snapshot.memory.pods);
             let is_done = rest.is_done();
-            draining::append(plan, rest);
+            drain_node::append(plan, rest);
             !is_done
         }
     }
@@ -131,7 +131,7 @@ fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainPolicy {
     let machine = &snapshot.machine;
     let since = machine.metadata.deletion_timestamp.as_ref().map_or(snapshot.now, |time| time.0);
     let label = machine.metadata.labels.as_ref().and_then(|map| map.get(DrainReason::Deletion.force_label()));
-    draining::rules(snapshot, policy, since, label.is_some_and(|text| drain_policy::is_go_true(text)))
+    drain_node::rules(snapshot, policy, since, label.is_some_and(|text| drain_policy::is_go_true(text)))
 }
 
 /// The Node has the condition `Terminating` and is cordoned. Otherwise adds the steps for that.
@@ -205,7 +205,7 @@ fn drain_pods(
 ) {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let mode = drain.mode(snapshot.now);
-    let drain = draining::next(snapshot, policy, drain, name, pods, &snapshot.memory.pods);
+    let drain = drain_node::next(snapshot, policy, drain, name, pods, &snapshot.memory.pods);
     if drain.is_done() {
         return finish_drain(plan, snapshot, mode, drain.error(), name, pods);
     }
@@ -229,12 +229,12 @@ fn drain_pods(
                 event,
             );
         }
-        None if draining::is_condition_outdated(snapshot) => {
+        None if drain_node::is_condition_outdated(snapshot) => {
             advance(plan, snapshot, DeletionProgress::Drain, "", "no pod is blocked by a budget that can never be met");
         }
         Some(_) | None => {}
     }
-    draining::append(plan, drain);
+    drain_node::append(plan, drain);
 }
 
 /// How much there is to do, and which volumes are not awaited.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         Action, DrainReason, MachinePolicy, NodeWrite, Snapshot,
-        draining::{self, NodeDrainProgress},
+        drain_node::{self, NodeDrainProgress},
         policy::{after, created_at},
         status,
         steps::{is_refused, set},
@@ -120,7 +120,7 @@ fn keep(
         return tell(plan, snapshot, node, &PreservedCondition::Kept, asked, None);
     }
     let rules = drain_rules(snapshot, policy);
-    match draining::plan(plan, snapshot, policy, &rules, node) {
+    match drain_node::plan(plan, snapshot, policy, &rules, node) {
         NodeDrainProgress::Drained => tell(plan, snapshot, node, &PreservedCondition::Drained, asked, None),
         NodeDrainProgress::Blocked(error) if told != PreservedCondition::Undrained => {
             tell(plan, snapshot, node, &PreservedCondition::Undrained, asked, Some(&error));
@@ -135,7 +135,7 @@ pub(super) fn drain_rules(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainP
     let machine = &snapshot.machine;
     let since = status::stored(machine).current_status.last_update_time;
     let since = since.map_or_else(|| created_at(machine), |time| time.0);
-    draining::rules(snapshot, policy, since, labels::is_true(&**machine, DrainReason::Preservation.force_label()))
+    drain_node::rules(snapshot, policy, since, labels::is_true(&**machine, DrainReason::Preservation.force_label()))
 }
 
 /// The patch to the annotations for the autoscaler and, before a drain, the taint. An existing annotation that keeps

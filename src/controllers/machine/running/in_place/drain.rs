@@ -11,7 +11,7 @@ use crate::{
     machine::{
         Action, DrainReason, MachinePolicy, Snapshot,
         conditions::{self, NeverMet},
-        draining::{self, NodeDrainProgress},
+        drain_node::{self, NodeDrainProgress},
         memory::NodeWrite,
         progress::DeletionProgress,
         status,
@@ -56,14 +56,14 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Machin
         plan.then(action, "no new pods are scheduled to a Node that is drained");
         return;
     }
-    match draining::plan(plan, snapshot, policy, &drain, node) {
+    match drain_node::plan(plan, snapshot, policy, &drain, node) {
         NodeDrainProgress::Drained => finish(plan, snapshot, node, name),
         NodeDrainProgress::Blocked(error) => blocked(plan, snapshot, &error),
         NodeDrainProgress::Busy { refused_by } if !refused_by.is_empty() && !drain.is_forced(snapshot.now) => {
             let budgets = refused_by.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             tell(plan, snapshot, &format!("Evictions are refused by the disruption budget {budgets}. "), None);
         }
-        NodeDrainProgress::Busy { .. } if draining::is_condition_outdated(snapshot) => tell(plan, snapshot, "", None),
+        NodeDrainProgress::Busy { .. } if drain_node::is_condition_outdated(snapshot) => tell(plan, snapshot, "", None),
         NodeDrainProgress::Busy { .. } => {}
     }
 }
@@ -74,7 +74,7 @@ fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy, node: &Node) -> 
     let condition = in_place::condition_of(&node.status.conditions);
     let since = condition.and_then(|condition| condition.last_transition_time.as_ref());
     let since = since.map_or(snapshot.now, |time| time.0);
-    draining::rules(snapshot, policy, since, labels::is_true(&**machine, DrainReason::InPlaceUpdate.force_label()))
+    drain_node::rules(snapshot, policy, since, labels::is_true(&**machine, DrainReason::InPlaceUpdate.force_label()))
 }
 
 /// The Machine is updated first: when the agent begins, its timeout runs.
