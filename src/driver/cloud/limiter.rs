@@ -273,6 +273,18 @@ mod tests {
         assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
     }
 
+    #[rstest]
+    #[case::without_a_rate(None, 7.0)]
+    #[case::fewer_successes_than_the_rate(Some(50.0), 7.0)]
+    #[case::more_successes_than_the_rate(Some(4.0), 2.8)]
+    fn a_refusal_cuts_the_rate_or_the_successes_if_those_are_fewer(#[case] rate: Option<f64>, #[case] expected: f64) {
+        let now = Instant::now();
+        let accepted = VecDeque::from([now; 10]);
+        let mut state = LimiterState { rate, accepted, ..LimiterState::new(0.5, now) };
+        state.refused(now);
+        assert!((state.rate.unwrap() - expected).abs() < 1e-9, "{:?}", state.rate);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_the_cloud_asks_for_is_kept() {
         let limiter = AdaptiveLimiter::new(0.5);
