@@ -10,6 +10,7 @@
 )]
 
 pub mod bootstrap;
+mod case;
 mod fake_driver;
 pub mod matrix;
 mod objects;

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures::future::join_all;
 
 use super::{
+    case::Case,
     code,
-    matrix::Case,
     server::{Fault, FaultSwitch, Reply},
     with_id,
 };
