@@ -7,6 +7,7 @@ pub mod crd;
 pub mod decode;
 pub mod duration;
 pub mod hash;
+pub mod kinds;
 pub mod labels;
 pub mod load_balancer;
 pub mod machine;

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 
 use super::schema;
-use crate::wire::{is_zero, null_as_default};
+use crate::{
+    kinds::MACHINE_CLASSES,
+    wire::{is_zero, null_as_default},
+};
 
 /// MachineClass describes VMs of one type: the provider's configuration, the credentials to create them, and the
 /// capacity of their Nodes. It has no spec.
@@ -113,19 +116,19 @@ impl Resource for MachineClass {
     type Scope = NamespaceResourceScope;
 
     fn kind((): &()) -> Cow<'_, str> {
-        "MachineClass".into()
+        MACHINE_CLASSES.name.into()
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        super::GROUP.into()
+        MACHINE_CLASSES.group.into()
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        super::VERSION.into()
+        MACHINE_CLASSES.version.into()
     }
 
     fn plural((): &()) -> Cow<'_, str> {
-        "machineclasses".into()
+        MACHINE_CLASSES.plural.into()
     }
 
     fn meta(&self) -> &ObjectMeta {

@@ -34,10 +34,8 @@ pub use set::{MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus}
 pub use shared::{ClassSpec, NodeTemplate, TemplateMeta};
 pub use template::{MachineSummary, MachineTemplate};
 
-/// The API group.
-pub const GROUP: &str = "machine.sapcloud.io";
-/// The only version: served and stored.
-pub const VERSION: &str = "v1alpha1";
+pub use super::kinds::{GROUP, VERSION};
+
 /// `apiVersion` of owner references.
 pub const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 /// More replicas than any user can have. Sums of the replicas of several sets fit into the type of the field.

@@ -34,12 +34,9 @@ pub use machine_deployment::{
 };
 pub use machine_pool::{MachinePool, MachinePoolSpec};
 pub use machine_set::{MachineSet, MachineSetSpec, MachineSetStatus};
+pub use mcm_api::kinds::{CORE_GROUP, INFRASTRUCTURE_GROUP};
 
 /// `apiVersion` of the core kinds.
 pub const CORE: &str = "cluster.x-k8s.io/v1beta2";
-/// API group of the core kinds.
-pub const CORE_GROUP: &str = "cluster.x-k8s.io";
 /// API group of control plane providers.
 pub const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
-/// API group of infrastructure providers.
-pub const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
