@@ -5,11 +5,11 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use mcm_api::{labels, machine as native};
-pub use mcm_conversion::{
-    PROVIDERS, ProviderKinds, ProviderRole,
-    types::{CORE_GROUP, INFRASTRUCTURE_GROUP, names},
+use mcm_api::{
+    kinds::{self, ResourceKind},
+    labels,
 };
+pub use mcm_conversion::{PROVIDERS, ProviderKinds, ProviderRole, types::names};
 
 /// A kind that a migration reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,29 +78,26 @@ impl Kind {
         PROVIDERS.into_iter().map(move |provider| Self::Other(&provider.kinds, role))
     }
 
-    /// API group, version, name and plural.
-    pub const fn resource(self) -> (&'static str, &'static str, &'static str, &'static str) {
+    /// Its entry in the catalogue.
+    pub const fn resource(self) -> ResourceKind {
         match self {
-            Self::Cluster => (CORE_GROUP, "v1beta2", "Cluster", "clusters"),
-            Self::CapiDeployment => (CORE_GROUP, "v1beta2", "MachineDeployment", "machinedeployments"),
-            Self::CapiSet => (CORE_GROUP, "v1beta2", "MachineSet", "machinesets"),
-            Self::CapiMachine => (CORE_GROUP, "v1beta2", "Machine", "machines"),
-            Self::HealthCheck => (CORE_GROUP, "v1beta2", "MachineHealthCheck", "machinehealthchecks"),
-            Self::InfraMachine => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachine", "mcmmachines"),
-            Self::InfraTemplate => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMachineTemplate", "mcmmachinetemplates"),
-            Self::Other(provider, role) => {
-                let name = provider.with_role(role);
-                (INFRASTRUCTURE_GROUP, provider.version, name.kind, name.plural)
-            }
-            Self::Migration => (INFRASTRUCTURE_GROUP, "v1beta2", "MCMMigration", "mcmmigrations"),
-            Self::Deployment => (native::GROUP, native::VERSION, "MachineDeployment", "machinedeployments"),
-            Self::Set => (native::GROUP, native::VERSION, "MachineSet", "machinesets"),
-            Self::Machine => (native::GROUP, native::VERSION, "Machine", "machines"),
-            Self::Class => (native::GROUP, native::VERSION, "MachineClass", "machineclasses"),
-            Self::Secret => ("", "v1", "Secret", "secrets"),
-            Self::Node => ("", "v1", "Node", "nodes"),
-            Self::Namespace => ("", "v1", "Namespace", "namespaces"),
-            Self::MachinePool => (CORE_GROUP, "v1beta2", "MachinePool", "machinepools"),
+            Self::Cluster => kinds::CLUSTERS,
+            Self::CapiDeployment => kinds::CAPI_MACHINE_DEPLOYMENTS,
+            Self::CapiSet => kinds::CAPI_MACHINE_SETS,
+            Self::CapiMachine => kinds::CAPI_MACHINES,
+            Self::HealthCheck => kinds::MACHINE_HEALTH_CHECKS,
+            Self::InfraMachine => kinds::MCM_MACHINES,
+            Self::InfraTemplate => kinds::MCM_MACHINE_TEMPLATES,
+            Self::Other(provider, role) => provider.with_role(role),
+            Self::Migration => kinds::MCM_MIGRATIONS,
+            Self::Deployment => kinds::MACHINE_DEPLOYMENTS,
+            Self::Set => kinds::MACHINE_SETS,
+            Self::Machine => kinds::MACHINES,
+            Self::Class => kinds::MACHINE_CLASSES,
+            Self::Secret => kinds::SECRETS,
+            Self::Node => kinds::NODES,
+            Self::Namespace => kinds::NAMESPACES,
+            Self::MachinePool => kinds::MACHINE_POOLS,
         }
     }
 
@@ -141,25 +138,21 @@ impl Kind {
 
     /// `apiVersion` of its objects.
     pub fn api_version(self) -> String {
-        match self.resource() {
-            ("", version, ..) => version.to_owned(),
-            (group, version, ..) => format!("{group}/{version}"),
-        }
+        self.resource().api_version()
     }
 
     /// The kind of a converted object.
     pub fn from_value(value: &Value) -> Option<Self> {
         let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
-        let is_it = |one: &Self| one.api_version() == version && one.resource().2 == kind;
+        let is_it = |one: &Self| one.api_version() == version && one.resource().name == kind;
         Self::listed().chain([Self::Secret]).find(is_it)
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (group, _, name, _) = self.resource();
-        let is_native = group == native::GROUP && name != "MachineClass";
-        write!(f, "{}{name}", if is_native { "MCM " } else { "" })
+        let is_native = matches!(self, Self::Deployment | Self::Set | Self::Machine);
+        write!(f, "{}{}", if is_native { "MCM " } else { "" }, self.resource().name)
     }
 }
 
@@ -279,7 +272,7 @@ impl UnstructuredObject {
     /// The owner reference to this object as a controller.
     pub fn as_controller(&self) -> Value {
         json!([{
-            "apiVersion": self.kind.api_version(), "kind": self.kind.resource().2, "name": self.name(), "uid": self.uid(),
+            "apiVersion": self.kind.api_version(), "kind": self.kind.resource().name, "name": self.name(), "uid": self.uid(),
             "controller": true, "blockOwnerDeletion": true,
         }])
     }

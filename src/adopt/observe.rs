@@ -11,7 +11,7 @@ use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Obje
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams},
-    core::{DynamicResourceScope, GroupVersionKind},
+    core::DynamicResourceScope,
 };
 
 use super::{
@@ -102,8 +102,7 @@ impl MigrationEnvironment {
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let (group, version, name, plural) = kind.resource();
-        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, name), plural);
+        let resource = kind.resource().api_resource();
         match kind {
             Kind::Node => Api::all_with(self.workload.clone(), &resource),
             Kind::Namespace => Api::all_with(self.management.clone(), &resource),
@@ -369,7 +368,7 @@ fn machine_of(s: &Snapshot, member: &MachineObjects<'_>, way: MigrationDirection
 fn stored(kind: Kind, object: &DynamicObject) -> Option<UnstructuredObject> {
     let mut value = serde_json::to_value(object).ok()?;
     value["apiVersion"] = kind.api_version().into();
-    value["kind"] = kind.resource().2.into();
+    value["kind"] = kind.resource().name.into();
     Some(UnstructuredObject { kind, value })
 }
 

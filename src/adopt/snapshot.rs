@@ -134,7 +134,7 @@ impl Snapshot {
         let reference = "/spec/template/spec/infrastructureRef";
         let machine_pool = self.deployment_of(MigrationSide::OtherProvider).filter(|_| self.unit.is_pool())?;
         let text = |field: &str| machine_pool.text(&format!("{reference}/{field}"));
-        let kind = Kind::of_others(ProviderRole::Pool).find(|kind| kind.resource().2 == text("kind"))?;
+        let kind = Kind::of_others(ProviderRole::Pool).find(|kind| kind.resource().name == text("kind"))?;
         self.find(kind, text("name"))
     }
 

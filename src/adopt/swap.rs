@@ -50,7 +50,7 @@ pub fn other_template(s: &Snapshot) -> Option<&UnstructuredObject> {
     }
     let referred = s.deployment_of(MigrationSide::ClusterApi)?.text("/spec/template/spec/infrastructureRef/kind");
     let found = || Kind::of_others(ProviderRole::Template).filter_map(|kind| s.find(kind, template_name(s)));
-    found().find(|template| template.kind.resource().2 == referred).or_else(|| found().next())
+    found().find(|template| template.kind.resource().name == referred).or_else(|| found().next())
 }
 
 /// Kind of the infrastructure objects that core creates from a template.
@@ -118,13 +118,13 @@ pub fn infrastructure(from: &UnstructuredObject, kind: Kind, template: &Unstruct
     let annotations = written["metadata"]["annotations"].as_object().into_iter().flatten();
     let mut annotations: Map<String, Value> =
         annotations.filter(|(key, _)| !is_of_template(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-    let group_kind = format!("{}.{INFRASTRUCTURE_GROUP}", template.kind.resource().2);
+    let group_kind = format!("{}.{INFRASTRUCTURE_GROUP}", template.kind.resource().name);
     annotations.insert(format!("{}name", names::CLONED_FROM), json!(template.name()));
     annotations.insert(format!("{}groupkind", names::CLONED_FROM), json!(group_kind));
     let mut spec = template.at("/spec/template/spec");
     spec["providerID"] = from.at("/spec/providerID");
     json!({
-        "apiVersion": kind.api_version(), "kind": kind.resource().2,
+        "apiVersion": kind.api_version(), "kind": kind.resource().name,
         "metadata": { "name": from.name(), "labels": from.at("/metadata/labels"), "annotations": annotations },
         "spec": spec,
     })
@@ -133,8 +133,7 @@ pub fn infrastructure(from: &UnstructuredObject, kind: Kind, template: &Unstruct
 /// Machines, set and deployment refer to the objects of the provider with this template.
 pub fn refer(s: &Snapshot, template: Kind) -> RemainingWork {
     let mut todo = RemainingWork::default();
-    let reference =
-        |kind: Kind, name: &str| json!({ "apiGroup": INFRASTRUCTURE_GROUP, "kind": kind.resource().2, "name": name });
+    let reference = |kind: Kind, name: &str| json!({ "apiGroup": INFRASTRUCTURE_GROUP, "kind": kind.resource().name, "name": name });
     for member in s.recorded() {
         let Some(machine) = member.machine else {
             todo.expect(false, format!("the Machine of {}", member.name));

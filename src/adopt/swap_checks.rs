@@ -76,7 +76,7 @@ fn provider(s: &Snapshot, way: MigrationDirection, deployment: &UnstructuredObje
     let (kind, name) = (deployment.text(&format!("{reference}/kind")), swap::template_name(s));
     // Includes the time in which the references change.
     let is_under_way = deployment.is_of_migration(s.name());
-    let is_own = kind == Kind::InfraTemplate.resource().2;
+    let is_own = kind == Kind::InfraTemplate.resource().name;
     match way {
         MigrationDirection::ToOther if !is_own && !is_under_way => {
             Err(format!("its template is {kind} {name}, which is not of the provider mcm"))

@@ -54,7 +54,7 @@ impl UnconvertedWorkers {
             return Some(Self { path, reason, advice: String::new(), is_managed: true });
         }
         let known: Vec<&str> =
-            cloud::PROVIDERS.iter().map(|provider| provider.kinds.with_role(ProviderRole::Template).kind).collect();
+            cloud::PROVIDERS.iter().map(|provider| provider.kinds.with_role(ProviderRole::Template).name).collect();
         let reason = format!("mcm does not convert {kind}, so the machines stay with their provider");
         let advice = format!("write a MachineClass for them; mcm converts {}", known.join(" and "));
         Some(Self { path, reason, advice, is_managed: false })

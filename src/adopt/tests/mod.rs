@@ -8,6 +8,7 @@ mod refusals;
 mod world;
 
 use super::object::Kind;
+use mcm_api::kinds::ResourceKind;
 use mcm_conversion::{PROVIDERS, ProviderKinds, ProviderRole};
 
 const AWS: &ProviderKinds = &PROVIDERS[0].kinds;
@@ -30,7 +31,7 @@ fn the_kinds_of_each_provider_are_in_the_role_for_mcm_adopt() {
         include_str!("../../../config/cluster-api/adopt.yaml").lines().filter(|line| line.contains("resources:"));
     let resources: Vec<&str> = role.flat_map(|line| line.split(['[', ']', ',', ' '])).collect();
     for kind in ProviderRole::ALL.into_iter().flat_map(Kind::of_others) {
-        let (_, _, name, plural) = kind.resource();
+        let ResourceKind { name, plural, .. } = kind.resource();
         assert!(resources.contains(&plural), "{name} is not in config/cluster-api/adopt.yaml");
     }
 }

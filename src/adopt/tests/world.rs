@@ -157,7 +157,7 @@ impl World {
             json!({ "name": name, "uid": format!("u{}", self.serial), "generation": 1, "resourceVersion": "1" });
         patch::apply(
             &mut value,
-            &json!({ "metadata": metadata, "apiVersion": kind.api_version(), "kind": kind.resource().2 }),
+            &json!({ "metadata": metadata, "apiVersion": kind.api_version(), "kind": kind.resource().name }),
         );
         if kind != Kind::Node {
             value["metadata"]["namespace"] = json!("ns");

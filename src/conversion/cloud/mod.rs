@@ -46,7 +46,7 @@ const ID_FORMS: [&IdForms; 7] = [
 
 /// The provider that has a kind with this role.
 pub fn provider_of(kind: &str, role: ProviderRole) -> Option<&'static InfrastructureProvider> {
-    PROVIDERS.into_iter().find(|provider| provider.kinds.with_role(role).kind == kind)
+    PROVIDERS.into_iter().find(|provider| provider.kinds.with_role(role).name == kind)
 }
 
 /// The provider that has this kind of pools.

@@ -7,6 +7,7 @@ use crate::{
     cloud::cluster_fields::ClusterField,
     report::ConversionReport,
 };
+use mcm_api::kinds::{INFRASTRUCTURE_GROUP, ResourceKind};
 
 /// Path of the spec of a machine in a template.
 pub const MACHINE_SPEC: &str = "spec.template.spec";
@@ -90,13 +91,14 @@ impl ProviderKinds {
     }
 
     /// The kind with a role.
-    pub const fn with_role(&self, role: ProviderRole) -> KindName {
-        match role {
+    pub const fn with_role(&self, role: ProviderRole) -> ResourceKind {
+        let KindName { kind, plural } = match role {
             ProviderRole::Cluster => self.cluster,
             ProviderRole::Machine => self.machine,
             ProviderRole::Template => self.template,
             ProviderRole::Pool => self.pool,
-        }
+        };
+        ResourceKind::custom(INFRASTRUCTURE_GROUP, self.version, kind, plural)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    api::{ApiResource, DynamicObject, ListParams},
 };
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ use crate::{object::apply::read, provider::native_managers::ManagerRegistry};
 use mcm_api::machine::{self as native, MachineClass};
 use mcm_controllers::{machine::secrets_of_class, secret::MetadataOfSecret};
 pub use mcm_conversion::{
-    ProviderKinds, provider_id,
-    types::{Cluster, INFRASTRUCTURE_GROUP, MCMCluster, MCMMachine, Machine},
+    ProviderKinds, ProviderRole, provider_id,
+    types::{Cluster, MCMCluster, MCMMachine, Machine},
 };
 use mcm_driver::{Code, DriverError, MachineRequest};
 use mcm_driver_host::DriverCatalogue;
@@ -167,8 +167,7 @@ async fn read_network(
     namespace: &str,
     name: &str,
 ) -> Result<Value, ReconcileError> {
-    let version = GroupVersionKind::gvk(INFRASTRUCTURE_GROUP, kinds.version, kinds.cluster.kind);
-    let resource = ApiResource::from_gvk_with_plural(&version, kinds.cluster.plural);
+    let resource = kinds.with_role(ProviderRole::Cluster).api_resource();
     let client = kind.objects.api(namespace).into_client();
     let api: Api<DatedObject<DynamicObject>> = Api::namespaced_with(client, namespace, &resource);
     let what = format!("{} {namespace}/{name}", kinds.cluster.kind);
