@@ -6,7 +6,7 @@ use super::story::{
     CLASS, DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, NamespaceFacts, ObjectAnswer, OwnerChain, RuledOut, SET,
     owned_by,
 };
-use mcm_api::{labels, machine::MachineSet};
+use mcm_api::{kinds::SECRETS, labels, machine::MachineSet};
 use mcm_controllers::machine_deployment::revision_of;
 use mcm_rules::plan::{SubjectRef, WaitKind};
 
@@ -91,7 +91,9 @@ impl NamespaceFacts {
         let is_read = |kind: &str| self.unread.iter().all(|unread| unread != kind);
         let plan = class.and_then(|class| Some((class, self.previews.get(CLASS)?.get(class)?)));
         let is_awaited = waits.iter().any(|wait| is_of_class(wait.kind));
-        if let Some((class, _)) = plan.filter(|(_, plan)| plan.waits.is_empty() && is_read("secrets") && !is_awaited) {
+        if let Some((class, _)) =
+            plan.filter(|(_, plan)| plan.waits.is_empty() && is_read(SECRETS.plural) && !is_awaited)
+        {
             rule_out(OF_CLASS, &format!("class {class} and its Secrets are there"));
         }
         let runs = |manager: &ManagerLease| manager.is_alive(self.now) && manager.freeze(self.now).is_none();

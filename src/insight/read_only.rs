@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt, client::Body};
 use serde_json::json;
 use tower::{BoxError, service_fn};
 
-use mcm_api::{labels, machine::Machine, node::Node};
+use mcm_api::{kinds::NODES, labels, machine::Machine, node::Node};
 use mcm_controllers::{KINDS, MACHINES, SETS, Settings, machine_deployment, node};
 use mcm_rules::plan::PlanPreview;
 use mcm_runtime::{
@@ -152,7 +152,7 @@ impl ReadOnly {
                     format!("none of {count} Nodes is in the cluster that was read: pass --target-kubeconfig");
                 let target = reach.target.map(|(_, server)| (refusing(message.clone()), server));
                 let mut found = Self::read(ReadOnlyClients { target, ..reach }, settings).await;
-                let nodes = found.unread.iter_mut().filter(|unread| unread.kind == NODES);
+                let nodes = found.unread.iter_mut().filter(|unread| unread.kind == NODES.plural);
                 nodes.for_each(|unread| unread.cause = UnreadCause::OtherCluster(message.clone()));
                 found
             }
@@ -287,9 +287,6 @@ fn reading(client: Client) -> Client {
     });
     Client::new(service, namespace)
 }
-
-/// The kind of Nodes, in the plural.
-const NODES: &str = "nodes";
 
 /// A client whose requests are refused with a message, without a server.
 fn refusing(message: String) -> Client {

@@ -14,6 +14,7 @@ use crate::{
     wording::{NEVER, cleaned},
 };
 use mcm_api::{
+    kinds::{self, MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MCM_MACHINES, NODES, ResourceKind},
     labels,
     machine::{GROUP, Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
 };
@@ -29,10 +30,10 @@ pub use super::manager::ManagerLease;
 /// Controllers, by the kind of their objects, as in logs and metrics.
 pub const CONTROLLERS: [(&str, &str); 4] =
     [(DEPLOYMENT, "machinedeployment"), (SET, "machineset"), (MACHINE, "machine"), (CLASS, "machineclass")];
-pub const DEPLOYMENT: &str = "MachineDeployment";
-pub const SET: &str = "MachineSet";
-pub const MACHINE: &str = "Machine";
-pub const CLASS: &str = "MachineClass";
+pub const DEPLOYMENT: &str = MACHINE_DEPLOYMENTS.name;
+pub const SET: &str = MACHINE_SETS.name;
+pub const MACHINE: &str = MACHINES.name;
+pub const CLASS: &str = MACHINE_CLASSES.name;
 
 /// Objects by their names.
 pub type ByName<T> = BTreeMap<String, T>;
@@ -609,9 +610,9 @@ impl NamespaceFacts {
     fn depends_on(&self, wait: &Wait, object: &SubjectRef) -> Option<&'static str> {
         let kind = match wait.kind {
             WaitKind::Class if self.is_unserved(object) => return Some("drivers"),
-            WaitKind::Secret => "secrets",
-            WaitKind::NodesUnknown | WaitKind::NodeJoin | WaitKind::NodeHealth => "nodes",
-            WaitKind::Class | WaitKind::ClassUnknown => "machineclasses",
+            WaitKind::Secret => kinds::SECRETS.plural,
+            WaitKind::NodesUnknown | WaitKind::NodeJoin | WaitKind::NodeHealth => NODES.plural,
+            WaitKind::Class | WaitKind::ClassUnknown => MACHINE_CLASSES.plural,
             _ => return None,
         };
         self.unread.iter().any(|unread| unread == kind).then_some(kind)
@@ -645,9 +646,8 @@ impl NamespaceFacts {
 
     /// The kinds without which an answer about the whole namespace is unknown, and which could not be read.
     pub fn unread_kinds(&self) -> Vec<&str> {
-        let needed =
-            |kind: &&str| ["machinedeployments", "machinesets", "machines", "machineclasses", "nodes"].contains(kind);
-        self.unread.iter().map(String::as_str).filter(needed).collect()
+        let needed = [MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MACHINE_CLASSES, NODES].map(|kind| kind.plural);
+        self.unread.iter().map(String::as_str).filter(|kind| needed.contains(kind)).collect()
     }
 
     /// The manager whose controllers act on a kind.
@@ -795,22 +795,20 @@ pub fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
 }
 
 /// Kind of the infrastructure of a CAPI Machine, which owns an MCM Machine.
-const INFRASTRUCTURE: &str = "MCMMachine";
+const INFRASTRUCTURE: &str = MCM_MACHINES.name;
 /// Kind of a Node in the command line.
-pub const NODE: &str = "Node";
+pub const NODE: &str = NODES.name;
+
+/// Words for a kind beside its names.
+const OTHER_WORDS: [(&str, &str); 3] = [("machdeploy", DEPLOYMENT), ("machset", SET), ("mach", MACHINE)];
 
 /// The kind of a word, as kubectl takes it: singular, plural or short.
 pub fn kind_of(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
-    match word.strip_suffix(GROUP).and_then(|word| word.strip_suffix('.')).unwrap_or(&word) {
-        "machinedeployment" | "machinedeployments" | "machdeploy" | "mcd" => Some(DEPLOYMENT),
-        "machineset" | "machinesets" | "machset" | "mcs" => Some(SET),
-        "machine" | "machines" | "mach" | "mc" => Some(MACHINE),
-        "machineclass" | "machineclasses" | "mcc" => Some(CLASS),
-        "node" | "nodes" | "no" => Some(NODE),
-        "mcmmachine" | "mcmmachines" => Some(INFRASTRUCTURE),
-        _ => None,
-    }
+    let word = word.strip_suffix(GROUP).and_then(|word| word.strip_suffix('.')).unwrap_or(&word);
+    let all = [MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MACHINE_CLASSES, NODES, MCM_MACHINES];
+    let has_word = |kind: &ResourceKind| OTHER_WORDS.contains(&(word, kind.name));
+    all.iter().find(|kind| kind.is_named(word) || has_word(kind)).map(|kind| kind.name)
 }
 
 #[cfg(test)]

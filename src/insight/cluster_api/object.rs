@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::ApiResource;
 use serde::Deserialize;
 
-use mcm_conversion::types::{CORE, CORE_GROUP, INFRASTRUCTURE_GROUP, names};
+use mcm_api::kinds::{self, ResourceKind};
+use mcm_conversion::types::names;
 
 /// A kind of Cluster API or of its provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,38 +35,28 @@ impl Kind {
         Self::MCMMachinePool,
     ];
 
+    /// Its entry in the catalogue.
+    pub const fn entry(self) -> ResourceKind {
+        match self {
+            Self::Cluster => kinds::CLUSTERS,
+            Self::MachineDeployment => kinds::CAPI_MACHINE_DEPLOYMENTS,
+            Self::MachineSet => kinds::CAPI_MACHINE_SETS,
+            Self::Machine => kinds::CAPI_MACHINES,
+            Self::MachinePool => kinds::MACHINE_POOLS,
+            Self::MCMCluster => kinds::MCM_CLUSTERS,
+            Self::MCMMachine => kinds::MCM_MACHINES,
+            Self::MCMMachinePool => kinds::MCM_MACHINE_POOLS,
+        }
+    }
+
     /// Its name, as in objects.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cluster => "Cluster",
-            Self::MachineDeployment => "MachineDeployment",
-            Self::MachineSet => "MachineSet",
-            Self::Machine => "Machine",
-            Self::MachinePool => "MachinePool",
-            Self::MCMCluster => "MCMCluster",
-            Self::MCMMachine => "MCMMachine",
-            Self::MCMMachinePool => "MCMMachinePool",
-        }
+        self.entry().name
     }
 
     /// Its API group.
     pub const fn group(self) -> &'static str {
-        match self {
-            Self::MCMCluster | Self::MCMMachine | Self::MCMMachinePool => INFRASTRUCTURE_GROUP,
-            _ => CORE_GROUP,
-        }
-    }
-
-    /// Its short name in kubectl; empty for none.
-    const fn short(self) -> &'static str {
-        match self {
-            Self::Cluster => "cl",
-            Self::MachineDeployment => "md",
-            Self::MachineSet => "ms",
-            Self::Machine => "ma",
-            Self::MachinePool => "mp",
-            Self::MCMCluster | Self::MCMMachine | Self::MCMMachinePool => "",
-        }
+        self.entry().group
     }
 
     /// A kind of `machine.sapcloud.io` has the same name.
@@ -74,8 +65,8 @@ impl Kind {
     }
 
     /// Its name in the plural, as in URLs.
-    pub fn plural(self) -> String {
-        format!("{}s", self.name().to_lowercase())
+    pub const fn plural(self) -> &'static str {
+        self.entry().plural
     }
 
     /// The kind of a word, as kubectl takes it: singular, plural or short, with or without its group. Names that
@@ -86,12 +77,9 @@ impl Kind {
         // With a version, such as machines.v1beta2.cluster.x-k8s.io.
         let group = ["v1beta1.", "v1beta2."].iter().find_map(|version| group.strip_prefix(version)).unwrap_or(group);
         Self::ALL.into_iter().find(|kind| {
-            let is_long = name == kind.name().to_lowercase() || name == kind.plural();
-            let is_short = !kind.short().is_empty() && name == kind.short();
-            match group {
-                "" => is_short || is_long && !kind.is_shared(),
-                group => group == kind.group() && (is_short || is_long),
-            }
+            let is_short = kind.entry().short_names.contains(&name);
+            let is_meant = if group.is_empty() { is_short || !kind.is_shared() } else { group == kind.group() };
+            is_meant && kind.entry().is_named(name)
         })
     }
 
@@ -103,14 +91,7 @@ impl Kind {
 
     /// For requests.
     pub fn resource(self) -> ApiResource {
-        let version = CORE.rsplit_once('/').map_or("", |(_, version)| version);
-        ApiResource {
-            group: self.group().to_owned(),
-            version: version.to_owned(),
-            api_version: format!("{}/{version}", self.group()),
-            kind: self.name().to_owned(),
-            plural: self.plural(),
-        }
+        self.entry().api_resource()
     }
 }
 

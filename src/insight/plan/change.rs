@@ -14,7 +14,10 @@ use crate::{
     read_only::ReadOnly,
     story::{CLASS, DEPLOYMENT, NamespaceFacts, SET},
 };
-use mcm_api::patch;
+use mcm_api::{
+    kinds::{MACHINE_CLASSES, MACHINE_DEPLOYMENTS, ResourceKind, SECRETS},
+    patch,
+};
 use mcm_runtime::paths::path_of;
 
 /// The name under which the API server is asked. It stores nothing.
@@ -148,8 +151,8 @@ fn known(facts: &NamespaceFacts, change: &PlannedChange) -> Option<Value> {
 }
 
 fn path(namespace: &str, kind: &str, name: &str) -> kube::Result<String> {
-    let plural = if kind == CLASS { "machineclasses" } else { "machinedeployments" };
-    path_of(&["apis", "machine.sapcloud.io", "v1alpha1", "namespaces", namespace, plural, name])
+    let ResourceKind { group, version, plural, .. } = if kind == CLASS { MACHINE_CLASSES } else { MACHINE_DEPLOYMENTS };
+    path_of(&["apis", group, version, "namespaces", namespace, plural, name])
 }
 
 async fn read(client: &Client, path: &str) -> Result<Option<Value>> {
@@ -191,7 +194,7 @@ struct SecretKeys {
 
 /// Reads whether a Secret exists and has user data. Its values are dropped.
 pub async fn secret(client: &Client, namespace: &str, name: &str) -> PlannedSecret {
-    let Ok(path) = path_of(&["api", "v1", "namespaces", namespace, "secrets", name]) else {
+    let Ok(path) = path_of(&["api", "v1", "namespaces", namespace, SECRETS.plural, name]) else {
         return PlannedSecret::Missing;
     };
     let Ok(request) = Request::get(path).body(Vec::new()) else { return PlannedSecret::Unread };

@@ -23,7 +23,10 @@ use crate::{
     rehearsal::play::{DeploymentWrite, SeedObject},
     story::{ByName, CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
 };
-use mcm_api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
+use mcm_api::{
+    kinds::{MACHINE_CLASSES, MACHINE_SETS, MACHINES},
+    machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+};
 use mcm_controllers::{
     machine_class::secret_refs,
     machine_deployment::{bounds_of, keeps_machines},
@@ -32,7 +35,7 @@ use mcm_rules::plan::counted;
 use mcm_runtime::cell::{UnreadCause, UnreadKind};
 
 /// The kinds without which it is not known what a deployment has.
-const NEEDED: [&str; 3] = ["machinesets", "machines", "machineclasses"];
+const NEEDED: [&str; 3] = [MACHINE_SETS.plural, MACHINES.plural, MACHINE_CLASSES.plural];
 /// The most machines of a deployment that is planned.
 const MOST_MACHINES: usize = 10_000;
 

@@ -703,3 +703,19 @@ fn an_object_that_only_a_manager_plans_is_answered_from_its_memory() {
     assert_eq!(answer.since, answer.waits[0].since);
     assert_eq!(facts.all().iter().map(|one| one.object.name.as_str()).collect::<Vec<_>>(), ["old"]);
 }
+
+#[rstest]
+#[case("machinedeployment", Some(DEPLOYMENT))]
+#[case("machdeploy", Some(DEPLOYMENT))]
+#[case("MCS", Some(SET))]
+#[case("machines.machine.sapcloud.io", Some(MACHINE))]
+#[case("mach", Some(MACHINE))]
+#[case("mcc", Some(CLASS))]
+#[case("no", Some(NODE))]
+#[case("mcmmachines", Some(INFRASTRUCTURE))]
+#[case("machines.cluster.x-k8s.io", None)]
+#[case("secret", None)]
+#[case("", None)]
+fn a_kind_is_named_as_kubectl_takes_it(#[case] word: &str, #[case] expected: Option<&str>) {
+    assert_eq!(kind_of(word), expected);
+}
