@@ -20,8 +20,9 @@ use super::{
     pass::{SHORTEST_PERIOD, period_of},
 };
 use mcm_api::{
+    kinds::MACHINE_CLASSES,
     labels::NOT_MANAGED,
-    machine::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet},
+    machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     reasons::EventReason,
 };
 use mcm_driver::{CloudAccount, MachineRequest, SecretData, cloud::driver_of};
@@ -214,8 +215,8 @@ impl OrphanCollector {
         let of_namespace = || ForeignClasses::Forbidden { has_own_tag: own_tag::is_of_namespace(class, may_share) };
         let list = ResourceAttributes {
             verb: Some("list".to_owned()),
-            group: Some(GROUP.to_owned()),
-            resource: Some("machineclasses".to_owned()),
+            group: Some(MACHINE_CLASSES.group.to_owned()),
+            resource: Some(MACHINE_CLASSES.plural.to_owned()),
             ..ResourceAttributes::default()
         };
         if access::is_allowed(&self.control, list).await == Some(false) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mcm_api::machine::GROUP;
+use mcm_api::kinds::{ResourceKind, mcm_kind};
 
 /// A text as one word of a shell. Texts of objects are quoted unless they are plain, so that nothing in them is executed.
 pub fn word(text: &str) -> Cow<'_, str> {
@@ -15,14 +15,7 @@ pub fn word(text: &str) -> Cow<'_, str> {
 
 /// The kind as an argument of kubectl. Short names are ambiguous where Cluster API, which has kinds of the same names, is installed.
 pub fn resource_name(kind: &str) -> String {
-    let plural = match kind {
-        "MachineClass" => "machineclasses",
-        "MachineDeployment" => "machinedeployments",
-        "MachineSet" => "machinesets",
-        "Machine" => "machines",
-        other => return other.to_lowercase(),
-    };
-    format!("{plural}.{GROUP}")
+    mcm_kind(kind).map_or_else(|| kind.to_lowercase(), ResourceKind::full_name)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use kube::Client;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::{API_VERSION, StartError, address, cause, credential_error};
+use mcm_api::kinds::{MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES};
 
-const KINDS: [&str; 4] = ["machines", "machinesets", "machinedeployments", "machineclasses"];
+const KINDS: [&str; 4] = [MACHINES.plural, MACHINE_SETS.plural, MACHINE_DEPLOYMENTS.plural, MACHINE_CLASSES.plural];
 
 /// Facts about an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]

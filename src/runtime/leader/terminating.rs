@@ -15,7 +15,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Resource,
     api::{ListParams, Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta},
+    core::{DynamicObject, ObjectMeta, PartialObjectMeta},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -23,15 +23,13 @@ use tracing::{debug, info};
 
 use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm};
 use crate::guard::GuardedObject;
-use mcm_api::labels;
+use mcm_api::{
+    kinds::{MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ResourceKind},
+    labels,
+};
 
 /// The kinds that may have finalizers. Objects of a kind that is deleted last come first, so that a claim rarely moves.
-const KINDS: [(&str, &str); 4] = [
-    ("MachineClass", "machineclasses"),
-    ("MachineDeployment", "machinedeployments"),
-    ("MachineSet", "machinesets"),
-    ("Machine", "machines"),
-];
+const ANCHOR_KINDS: [ResourceKind; 4] = [MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES];
 
 /// The metadata of objects. They can be used if the rest of an object cannot be decoded.
 type MetadataApi = Api<GuardedObject<PartialObjectMeta<DynamicObject>>>;
@@ -164,11 +162,9 @@ fn annotation(election: &LeaderElection) -> String {
 /// All objects with finalizers in the namespace of the Lease, read live.
 async fn anchors(election: &LeaderElection) -> Result<Vec<AnchorObject>, LeaseCallError> {
     let annotation = &annotation(election);
-    let of_kinds = KINDS.map(|(kind, plural)| async move {
-        let kind = GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", kind);
-        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    let of_kinds = ANCHOR_KINDS.map(|kind| async move {
         let client = election.leases.clone().into_client();
-        let api = MetadataApi::namespaced_with(client, &election.config.namespace, &resource);
+        let api = MetadataApi::namespaced_with(client, &election.config.namespace, &kind.api_resource());
         let list = election.call(api.list(&ListParams::default())).await?;
         let anchors =
             list.items.into_iter().filter_map(|object| AnchorObject::from_meta(&api, object.meta(), annotation));

@@ -20,9 +20,8 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    api::{DynamicObject, ListParams, PostParams},
     client::Body,
-    core::GroupVersionKind,
 };
 use serde_json::Value;
 use tokio::time::timeout;
@@ -37,10 +36,10 @@ use super::{
 };
 use crate::api::{
     crd::crds,
+    kinds::CAPI_MACHINES,
     machine::{MachineClass, SecretRef},
 };
 use mcm_controllers::machine_class;
-use mcm_conversion::types::CORE_GROUP;
 use mcm_driver::SecretData;
 use mcm_driver_host::DriverCatalogue;
 use mcm_insight::{
@@ -162,12 +161,11 @@ async fn ask(
 }
 
 fn attributes(rule: &PermissionRule, verb: &str, namespace: &str) -> ResourceAttributes {
-    let (resource, subresource) = rule.resource.split_once('/').unwrap_or((rule.resource, ""));
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     ResourceAttributes {
-        group: Some(rule.group.to_owned()),
-        resource: some(resource),
-        subresource: some(subresource),
+        group: Some(rule.kind.group.to_owned()),
+        resource: some(rule.kind.plural),
+        subresource: some(rule.subresource),
         name: some(rule.name),
         verb: some(verb),
         namespace: match rule.of {
@@ -231,8 +229,7 @@ fn access_review_spec(who: &ReviewedIdentity, attributes: ResourceAttributes) ->
 /// # Errors
 /// The API server refuses the list, or the list is longer than [`MOST_MACHINES`].
 pub(super) async fn cluster_api_machines(client: &Client, namespace: &str) -> Result<Vec<Value>, String> {
-    let kind = GroupVersionKind::gvk(CORE_GROUP, "v1beta2", "Machine");
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &CAPI_MACHINES.api_resource());
     let (mut all, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let page = match api.list(&params).await {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::finding::{CheckFinding, CheckLevel, some_of};
+use crate::api::kinds::{self, ResourceKind};
 
 /// The cluster of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,74 +27,74 @@ pub(super) enum RuleScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PermissionRule {
     pub cluster: RuleCluster,
-    pub group: &'static str,
-    /// With its subresource, such as `pods/eviction`.
-    pub resource: &'static str,
+    pub kind: ResourceKind,
+    /// Empty for the object itself.
+    pub subresource: &'static str,
     /// Empty for any name.
     pub name: &'static str,
     pub of: RuleScope,
     pub verbs: &'static [&'static str],
 }
 
+impl PermissionRule {
+    /// As roles name it, such as `pods/eviction`.
+    fn resource(&self) -> String {
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        format!("{}{slash}{}", self.kind.plural, self.subresource)
+    }
+}
+
 const fn rule(
     cluster: RuleCluster,
     of: RuleScope,
-    group: &'static str,
-    resource: &'static str,
+    kind: ResourceKind,
+    subresource: &'static str,
     verbs: &'static [&'static str],
 ) -> PermissionRule {
-    PermissionRule { cluster, group, resource, name: "", of, verbs }
+    PermissionRule { cluster, kind, subresource, name: "", of, verbs }
 }
 
-const GROUP: &str = crate::api::machine::GROUP;
-const LEASES: &str = "coordination.k8s.io";
 const CHANGE: &[&str] = &["get", "list", "watch", "patch"];
 const OWN: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const PATCH: &[&str] = &["patch"];
 
 /// The rights that mcm uses. `config/rbac` is a superset.
 pub(super) const RULES: [PermissionRule; 20] = [
-    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machineclasses", CHANGE),
-    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinedeployments", CHANGE),
-    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinedeployments/status", PATCH),
-    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinesets", OWN),
-    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machinesets/status", PATCH),
-    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machines", OWN),
-    rule(RuleCluster::Control, RuleScope::Control, GROUP, "machines/status", PATCH),
-    rule(RuleCluster::Control, RuleScope::Control, "", "secrets", CHANGE),
-    rule(RuleCluster::Control, RuleScope::Control, "", "events", &["create", "patch"]),
-    rule(RuleCluster::Control, RuleScope::Control, LEASES, "leases", &["create"]),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::MACHINE_CLASSES, "", CHANGE),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::MACHINE_DEPLOYMENTS, "", CHANGE),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::MACHINE_DEPLOYMENTS, "status", PATCH),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::MACHINE_SETS, "", OWN),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::MACHINE_SETS, "status", PATCH),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::MACHINES, "", OWN),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::MACHINES, "status", PATCH),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::SECRETS, "", CHANGE),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::EVENTS, "", &["create", "patch"]),
+    rule(RuleCluster::Control, RuleScope::Control, kinds::LEASES, "", &["create"]),
     PermissionRule {
         name: "machine-controller",
-        ..rule(RuleCluster::Control, RuleScope::Control, LEASES, "leases", &["get", "update"])
+        ..rule(RuleCluster::Control, RuleScope::Control, kinds::LEASES, "", &["get", "update"])
     },
     PermissionRule {
         name: "machine-controller-manager",
-        ..rule(RuleCluster::Control, RuleScope::Control, LEASES, "leases", &["get", "update"])
+        ..rule(RuleCluster::Control, RuleScope::Control, kinds::LEASES, "", &["get", "update"])
     },
-    rule(RuleCluster::Target, RuleScope::Cluster, "", "nodes", &["get", "list", "watch", "patch", "delete"]),
-    rule(RuleCluster::Target, RuleScope::Cluster, "", "nodes/status", PATCH),
-    rule(RuleCluster::Target, RuleScope::Cluster, "", "pods", &["get", "list", "delete"]),
-    rule(RuleCluster::Target, RuleScope::Cluster, "", "pods/eviction", &["create"]),
-    rule(RuleCluster::Target, RuleScope::Cluster, "", "persistentvolumeclaims", &["list", "watch"]),
-    rule(RuleCluster::Target, RuleScope::Cluster, "", "persistentvolumes", &["list", "watch"]),
-    rule(RuleCluster::Target, RuleScope::Cluster, "policy", "poddisruptionbudgets", &["list", "watch"]),
-    rule(
-        RuleCluster::Target,
-        RuleScope::Cluster,
-        "storage.k8s.io",
-        "volumeattachments",
-        &["get", "list", "watch", "delete"],
-    ),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::NODES, "", &["get", "list", "watch", "patch", "delete"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::NODES, "status", PATCH),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::PODS, "", &["get", "list", "delete"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::PODS, "eviction", &["create"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::PERSISTENT_VOLUME_CLAIMS, "", &["list", "watch"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::PERSISTENT_VOLUMES, "", &["list", "watch"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::POD_DISRUPTION_BUDGETS, "", &["list", "watch"]),
+    rule(RuleCluster::Target, RuleScope::Cluster, kinds::VOLUME_ATTACHMENTS, "", &["get", "list", "watch", "delete"]),
 ];
 
 /// The right to see others with the same cluster tag. The Go programs do not have it.
 pub(super) const SEE_OTHERS: PermissionRule =
-    rule(RuleCluster::Control, RuleScope::Cluster, GROUP, "machineclasses", &["list"]);
+    rule(RuleCluster::Control, RuleScope::Cluster, kinds::MACHINE_CLASSES, "", &["list"]);
 
 /// The right to create bootstrap tokens, which only user data with the placeholder need.
 pub(super) const MAKE_TOKENS: PermissionRule =
-    rule(RuleCluster::Target, RuleScope::Named("kube-system"), "", "secrets", &["create", "delete", "get"]);
+    rule(RuleCluster::Target, RuleScope::Named("kube-system"), kinds::SECRETS, "", &["create", "delete", "get"]);
 
 /// The answer of the API server for a verb of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +208,7 @@ fn named(rule: &PermissionRule) -> String {
         RuleScope::Control | RuleScope::Cluster => String::new(),
     };
     let name = if rule.name.is_empty() { String::new() } else { format!(" {}", rule.name) };
-    format!("{}{name}{namespace}", rule.resource)
+    format!("{}{name}{namespace}", rule.resource())
 }
 
 #[cfg(test)]
@@ -227,8 +228,8 @@ mod tests {
         };
         documents.flat_map(|one| one["rules"].as_array().cloned().unwrap_or_default()).any(|granted| {
             let names = &granted["resourceNames"];
-            has(&granted["apiGroups"], rule.group)
-                && has(&granted["resources"], rule.resource)
+            has(&granted["apiGroups"], rule.kind.group)
+                && has(&granted["resources"], &rule.resource())
                 && has(&granted["verbs"], verb)
                 && (names.is_null() || has(names, rule.name))
         })
@@ -239,7 +240,7 @@ mod tests {
         for rule in RULES.into_iter().chain([MAKE_TOKENS]) {
             let text = if rule.cluster == RuleCluster::Control { CONTROL } else { TARGET };
             for verb in rule.verbs {
-                assert!(is_granted(text, &rule, verb), "{verb} {}", rule.resource);
+                assert!(is_granted(text, &rule, verb), "{verb} {}", rule.resource());
             }
         }
     }
@@ -260,7 +261,7 @@ mod tests {
         let all = RULES.into_iter().chain([MAKE_TOKENS]);
         let all = all.flat_map(|rule| rule.verbs.iter().map(move |verb| (rule, *verb)));
         all.map(|(rule, verb)| {
-            let is_denied = denied.contains(&rule.resource);
+            let is_denied = denied.contains(&rule.resource().as_str());
             (rule, verb, if is_denied { ReviewAnswer::Denied } else { ReviewAnswer::Allowed })
         })
         .collect()

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::words::NameQuery;
 use crate::{
-    api::machine::{GROUP, VERSION},
+    api::kinds::{MACHINE_DEPLOYMENTS, mcm_kind},
     cli::flags::TargetKubeconfig,
 };
 use mcm_insight::{
@@ -44,37 +44,22 @@ async fn list(sought: &NameQuery, place: CompletionScope) -> Option<Vec<String>>
             let all = api.list_metadata(&ListParams::default().limit(MOST)).await.ok()?;
             Some(all.items.iter().map(ResourceExt::name_any).collect())
         }
-        NameQuery::Of(plural) => of_kind(&reach.control, &reach.namespace, plural).await,
+        NameQuery::Of(kind) => of_resource(&reach.control, &reach.namespace, &kind.api_resource()).await,
         NameQuery::Objects(Some(word)) => {
-            let names = match ClusterApiKind::from_word(word) {
-                Some(kind) => of_resource(&reach.control, &reach.namespace, &kind.resource()).await?,
-                None => of_kind(&reach.control, &reach.namespace, &plural_of(kind_of(word)?)?).await?,
+            let resource = match ClusterApiKind::from_word(word) {
+                Some(kind) => kind.resource(),
+                None => mcm_kind(kind_of(word)?)?.api_resource(),
             };
+            let names = of_resource(&reach.control, &reach.namespace, &resource).await?;
             Some(names.into_iter().map(|name| format!("{word}/{name}")).collect())
         }
         NameQuery::Objects(None) => {
-            let mut names = of_kind(&reach.control, &reach.namespace, "machinedeployments").await?;
+            let resource = MACHINE_DEPLOYMENTS.api_resource();
+            let mut names = of_resource(&reach.control, &reach.namespace, &resource).await?;
             names.extend(CONTROLLERS.iter().map(|(kind, _)| format!("{}/", kind.to_lowercase())));
             Some(names)
         }
     }
-}
-
-/// The name of a kind in requests; `None` for those of another group.
-fn plural_of(kind: &str) -> Option<String> {
-    let kind = CONTROLLERS.iter().find(|(known, _)| *known == kind)?.0.to_lowercase();
-    Some(if kind.ends_with('s') { format!("{kind}es") } else { format!("{kind}s") })
-}
-
-async fn of_kind(client: &Client, namespace: &str, plural: &str) -> Option<Vec<String>> {
-    let resource = ApiResource {
-        group: GROUP.to_owned(),
-        version: VERSION.to_owned(),
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: String::new(),
-        plural: plural.to_owned(),
-    };
-    of_resource(client, namespace, &resource).await
 }
 
 async fn of_resource(client: &Client, namespace: &str, resource: &ApiResource) -> Option<Vec<String>> {

@@ -2,6 +2,8 @@
 
 use clap::{Arg, Command};
 
+use crate::api::kinds::{MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ResourceKind};
+
 /// The answer without the names, which are in a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CompletionAnswer {
@@ -22,8 +24,8 @@ pub(super) struct CompletionAnswer {
 pub(super) enum NameQuery {
     /// `NAME` of a MachineDeployment, or `KIND/NAME`; the kind if it is already there.
     Objects(Option<String>),
-    /// Of this kind, in the plural.
-    Of(&'static str),
+    /// Of this kind.
+    Of(ResourceKind),
     Namespaces,
 }
 
@@ -141,10 +143,10 @@ impl CompletionAnswer {
 fn sought(arg: &Arg, shown: &str, value: &str) -> Option<NameQuery> {
     match shown {
         "OBJECT" => Some(NameQuery::Objects(value.split_once('/').map(|(kind, _)| kind.to_owned()))),
-        "DEPLOYMENT" => Some(NameQuery::Of("machinedeployments")),
-        "SET" => Some(NameQuery::Of("machinesets")),
-        "MACHINE" => Some(NameQuery::Of("machines")),
-        "CLASS" => Some(NameQuery::Of("machineclasses")),
+        "DEPLOYMENT" => Some(NameQuery::Of(MACHINE_DEPLOYMENTS)),
+        "SET" => Some(NameQuery::Of(MACHINE_SETS)),
+        "MACHINE" => Some(NameQuery::Of(MACHINES)),
+        "CLASS" => Some(NameQuery::Of(MACHINE_CLASSES)),
         _ if arg.get_long() == Some(NAMESPACE) => Some(NameQuery::Namespaces),
         _ => None,
     }

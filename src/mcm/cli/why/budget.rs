@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, ResourceExt, api::ListParams};
 
+use mcm_api::kinds::POD_DISRUPTION_BUDGETS;
 use mcm_controllers::machine::DrainReason;
 use mcm_insight::{
     budget::BudgetState,
@@ -18,7 +19,7 @@ use mcm_rules::plan::SubjectRef;
 /// The name of a budget, or `NAMESPACE/NAME`, in `pdb/NAME`.
 pub(super) fn name_of(wanted: &str) -> Option<&str> {
     let (kind, name) = wanted.split_once('/')?;
-    ["pdb", "poddisruptionbudget", "poddisruptionbudgets"].contains(&kind.to_ascii_lowercase().as_str()).then_some(name)
+    POD_DISRUPTION_BUDGETS.is_named(&kind.to_ascii_lowercase()).then_some(name)
 }
 
 /// The drains that a budget of the target cluster blocks.
