@@ -18,12 +18,12 @@ use super::{
     step::{Action, RemainingWork, Step},
     verdicts::{CheckVerdict, MigrationCheck, of_whole},
 };
-use mcm_api::labels;
+use mcm_api::{labels, reasons::StandInCondition};
 use mcm_conversion::types::{MachineAuthority, MigrationSide, names};
 
 /// Conditions of the stand-in.
-const STAND_IN: &str = "StandIn";
-const SYNCHRONIZED: &str = "Synchronized";
+const STAND_IN: &str = StandInCondition::StandIn.as_str();
+const SYNCHRONIZED: &str = StandInCondition::Synchronized.as_str();
 
 /// No step can be undone: until the first is done, the stand-in takes the authority back on request.
 pub const STEPS: [Step; 3] = [

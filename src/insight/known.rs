@@ -11,7 +11,7 @@ use crate::{
 use mcm_api::{
     GoDuration,
     machine::{Machine, MachineDeployment, MachineSet, OperationState},
-    reasons::EventReason,
+    reasons::{EventReason, MachineConditionType},
 };
 use mcm_controllers::machine::DrainReason;
 use mcm_rules::plan::{SubjectRef, Wait, WaitKind};
@@ -84,7 +84,7 @@ pub struct ReportedState {
 }
 
 /// The condition of a Machine whose drain makes no progress.
-const DRAIN_BLOCKED: &str = "DrainBlocked";
+const DRAIN_BLOCKED: &str = MachineConditionType::DrainBlocked.as_str();
 
 /// The beginning of `lastOperation.description` of a Machine whose creation needs something.
 const NEEDS: &str = "Waiting for ";

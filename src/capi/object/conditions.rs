@@ -5,8 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::reasons;
-use mcm_api::reasons::EventReason;
+use mcm_api::reasons::{EventReason, PauseReason, ProviderCondition};
 use mcm_controllers::object::condition::{self, ConditionRefresh};
 use mcm_rules::plan::Event;
 
@@ -26,25 +25,25 @@ const UNKNOWN: &str = "Unknown";
 const LONGEST: usize = 1024;
 
 impl ConditionVerdict {
-    pub(crate) fn yes(reason: &str) -> Self {
+    pub(crate) fn yes(reason: impl AsRef<str>) -> Self {
         Self::new(TRUE, reason, "")
     }
 
-    pub(crate) fn no(reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn no(reason: impl AsRef<str>, message: impl Into<String>) -> Self {
         Self::new(FALSE, reason, message)
     }
 
-    pub(crate) fn unknown(reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn unknown(reason: impl AsRef<str>, message: impl Into<String>) -> Self {
         Self::new(UNKNOWN, reason, message)
     }
 
     /// True or false, both with a message.
-    pub(crate) fn whether(is_true: bool, reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn whether(is_true: bool, reason: impl AsRef<str>, message: impl Into<String>) -> Self {
         Self::new(if is_true { TRUE } else { FALSE }, reason, message)
     }
 
-    fn new(status: &'static str, reason: &str, message: impl Into<String>) -> Self {
-        Self { status, reason: reason.to_owned(), message: message.into().chars().take(LONGEST).collect() }
+    fn new(status: &'static str, reason: impl AsRef<str>, message: impl Into<String>) -> Self {
+        Self { status, reason: reason.as_ref().to_owned(), message: message.into().chars().take(LONGEST).collect() }
     }
 
     pub(crate) fn is_true(&self) -> bool {
@@ -55,12 +54,12 @@ impl ConditionVerdict {
 /// Sets a condition. Its time is when its status last changed.
 pub(crate) fn set(
     conditions: &mut Vec<Condition>,
-    type_: &str,
+    type_: impl AsRef<str>,
     desired: ConditionVerdict,
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let ConditionVerdict { status, reason, message } = desired;
+    let (type_, ConditionVerdict { status, reason, message }) = (type_.as_ref(), desired);
     let desired = condition::DesiredCondition::new(status, &reason, message).refreshed(ConditionRefresh::OnMessage);
     condition::set(conditions, type_, Some(desired), now);
     if let Some(set) = condition::find_mut(conditions, type_) {
@@ -71,10 +70,10 @@ pub(crate) fn set(
 /// Sets the condition `Paused`; `on` is what a paused object waits for.
 pub(crate) fn set_paused(conditions: &mut Vec<Condition>, on: Option<&str>, generation: Option<i64>, now: Timestamp) {
     let desired = match on {
-        Some(on) => ConditionVerdict::whether(true, reasons::PAUSED, format!("Waiting for {on}")),
-        None => ConditionVerdict::no(reasons::NOT_PAUSED, ""),
+        Some(on) => ConditionVerdict::whether(true, PauseReason::Paused, format!("Waiting for {on}")),
+        None => ConditionVerdict::no(PauseReason::NotPaused, ""),
     };
-    set(conditions, reasons::PAUSED, desired, generation, now);
+    set(conditions, ProviderCondition::Paused, desired, generation, now);
 }
 
 /// Conditions as plans print them.
@@ -106,7 +105,8 @@ const PROGRESS: [EventReason; 12] = [
 
 /// The event for another status or reason of `Ready`. The codes of clouds are in its text.
 pub(crate) fn event(before: &[Condition], after: &[Condition]) -> Option<Event> {
-    let ready = |all: &[Condition]| all.iter().find(|condition| condition.type_ == reasons::READY).cloned();
+    let ready =
+        |all: &[Condition]| all.iter().find(|condition| condition.type_ == ProviderCondition::Ready.as_str()).cloned();
     let next = ready(after)?;
     if ready(before).is_some_and(|before| (before.status, before.reason) == (next.status.clone(), next.reason.clone()))
     {
@@ -126,6 +126,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use mcm_api::reasons::ProviderReason;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -176,7 +177,7 @@ mod tests {
         set(
             &mut conditions,
             "Ready",
-            ConditionVerdict::unknown(reasons::WAITING_FOR_OWNER, "Waiting for it"),
+            ConditionVerdict::unknown(ProviderReason::WaitingForOwner, "Waiting for it"),
             None,
             at(0),
         );

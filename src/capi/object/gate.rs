@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{
     conditions::{self, ConditionVerdict},
-    hold, reasons,
+    hold,
     view::{ObjectView, OwnerState},
 };
-use mcm_api::reasons::ConditionType;
+use mcm_api::reasons::{ConditionType, ProviderCondition, ProviderReason};
 use mcm_controllers::object::{condition, finalizer};
 use mcm_conversion::types::Cluster;
 use mcm_rules::plan::{Plan, Step, UndoneWrite, WaitKind};
@@ -109,7 +109,7 @@ pub(crate) fn gate<S: GatedSnapshot>(
     };
     if let Some(GateRefusal { kind, on, ready }) = closed {
         if let Some(ready) = ready {
-            let next = with_conditions(subject, subject.stored(), [(reasons::READY, ready)]);
+            let next = with_conditions(subject, subject.stored(), [(ProviderCondition::Ready, ready)]);
             report(&mut plan, subject, next, "it is not reconciled");
         }
         plan.wait(kind, on, None);
@@ -138,14 +138,14 @@ impl GateInput<'_> {
 
     /// No owner reference names an owner.
     fn ownerless(&self) -> Option<GateRefusal> {
-        let closed = || GateRefusal::new(WaitKind::Owner, reasons::WAITING_FOR_OWNER, self.on_owner());
+        let closed = || GateRefusal::new(WaitKind::Owner, ProviderReason::WaitingForOwner, self.on_owner());
         (self.owner == OwnerState::None).then(closed)
     }
 
     /// The native objects must not be reconciled.
     fn held<S: GatedSnapshot>(&self, subject: &S) -> Option<GateRefusal> {
         if !self.are_natives_read && self.cluster.known().is_some() {
-            let closed = GateRefusal::new(WaitKind::CacheUntrusted, reasons::WAITING_FOR_NATIVE_OBJECTS, hold::UNREAD);
+            let closed = GateRefusal::new(WaitKind::CacheUntrusted, ProviderReason::WaitingForMCMObjects, hold::UNREAD);
             // They are also read after each start. Meanwhile the last known condition is kept.
             let ready = closed.ready.clone().filter(|_| !is_ready(subject));
             return Some(GateRefusal { ready, ..closed });
@@ -153,27 +153,27 @@ impl GateInput<'_> {
         let obstacle = self.obstacle?;
         let text = format!("Waiting for {}", obstacle.on);
         // The first read takes a moment. Its failure is certain.
-        let ready = obstacle.is_certain.then(|| ConditionVerdict::no(reasons::NATIVE_MANAGER, text));
+        let ready = obstacle.is_certain.then(|| ConditionVerdict::no(ProviderReason::OtherManagerActive, text));
         Some(GateRefusal { kind: WaitKind::Hold, on: obstacle.on.clone(), ready })
     }
 
     /// The owner or the Cluster cannot be read or does not exist.
     fn unowned(&self) -> Option<GateRefusal> {
         let kind = self.owner_kind;
-        let on_owner = |text: String| Some(GateRefusal::new(WaitKind::Owner, reasons::WAITING_FOR_OWNER, text));
+        let on_owner = |text: String| Some(GateRefusal::new(WaitKind::Owner, ProviderReason::WaitingForOwner, text));
         match self.owner {
             OwnerState::Unreadable => on_owner(format!("the {kind} that owns it to become readable")),
             OwnerState::Missing => on_owner(format!("the {kind} that owns it, which does not exist")),
             OwnerState::None | OwnerState::Known if self.cluster.known().is_some() => None,
             OwnerState::None | OwnerState::Known => {
-                Some(GateRefusal::new(WaitKind::Owner, reasons::WAITING_FOR_CLUSTER_OBJECT, "its Cluster to exist"))
+                Some(GateRefusal::new(WaitKind::Owner, ProviderReason::WaitingForCluster, "its Cluster to exist"))
             }
         }
     }
 }
 
 impl GateRefusal {
-    fn new(kind: WaitKind, reason: &str, on: impl Into<String>) -> Self {
+    fn new(kind: WaitKind, reason: ProviderReason, on: impl Into<String>) -> Self {
         let on = on.into();
         let ready = Some(ConditionVerdict::unknown(reason, format!("Waiting for {on}")));
         Self { kind, on, ready }
@@ -190,14 +190,16 @@ fn paused<S: GatedSnapshot>(subject: &S, on: &str) -> S::Status {
 
 fn is_ready<S: GatedSnapshot>(subject: &S) -> bool {
     let mut stored = subject.stored();
-    S::conditions(&mut stored).iter().any(|condition| condition.type_ == reasons::READY && condition.status == "True")
+    S::conditions(&mut stored)
+        .iter()
+        .any(|condition| condition.type_ == ProviderCondition::Ready.as_str() && condition.status == "True")
 }
 
 /// A status with conditions. The object is not paused.
 pub(crate) fn with_conditions<S: GatedSnapshot>(
     subject: &S,
     mut status: S::Status,
-    all: impl IntoIterator<Item = (&'static str, ConditionVerdict)>,
+    all: impl IntoIterator<Item = (ProviderCondition, ConditionVerdict)>,
 ) -> S::Status {
     let facts = subject.facts();
     let conditions = S::conditions(&mut status);
@@ -250,6 +252,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use mcm_api::reasons::PauseReason;
 
     /// An object without needs.
     struct Subject {
@@ -327,13 +330,19 @@ mod tests {
             Action::WriteStatus(conditions) => conditions.as_slice(),
             Action::PatchSelf(_) | Action::TearDown => &[],
         });
-        let shown = written.filter(|one| one.reason != reasons::NOT_PAUSED);
+        let shown = written.filter(|one| one.reason != PauseReason::NotPaused.as_str());
         shown.map(|one| format!("{}={} {}: {}", one.type_, one.status, one.reason, one.message)).collect()
     }
 
     fn ready() -> Vec<Condition> {
         let mut all = Vec::new();
-        conditions::set(&mut all, reasons::READY, ConditionVerdict::yes("Provisioned"), None, Timestamp::UNIX_EPOCH);
+        conditions::set(
+            &mut all,
+            ProviderCondition::Ready,
+            ConditionVerdict::yes("Provisioned"),
+            None,
+            Timestamp::UNIX_EPOCH,
+        );
         all
     }
 

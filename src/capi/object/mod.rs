@@ -5,5 +5,4 @@ pub(crate) mod conditions;
 pub(crate) mod gate;
 pub(crate) mod hold;
 pub(crate) mod observe;
-pub(crate) mod reasons;
 pub(crate) mod view;

@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
-use super::reasons;
 use crate::object::{conditions::ConditionVerdict, view::ObjectView};
-use mcm_api::machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef};
+use mcm_api::{
+    machine::{ClassContent, ClassNodeTemplate, MachineClass, SecretRef},
+    reasons::ProviderReason as Reason,
+};
 pub use mcm_conversion::{
     content_in_zone, content_of,
     types::{ClassRef, ClassZones, MCMCluster, NodeInfo},
@@ -80,24 +82,24 @@ impl VmDescription<'_> {
                 ),
             };
             let text = format!("class {name} is not in failure domain {zone} of the Machine: {advice}");
-            return ClassResolution::Problem(ConditionVerdict::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text));
+            return ClassResolution::Problem(ConditionVerdict::no(Reason::FailureDomainUnavailable, text));
         }
         ClassResolution::Usable { name, content: Box::new(content), is_inline }
     }
 
     fn named(&self) -> Result<Arc<MachineClass>, ConditionVerdict> {
         if matches!(self.infrastructure, ObjectView::Unknown) {
-            return Err(ConditionVerdict::no(reasons::UNREADABLE, "the MCMCluster cannot be read"));
+            return Err(ConditionVerdict::no(Reason::Unreadable, "the MCMCluster cannot be read"));
         }
         let name = in_zone(self.named, self.zone, self.infrastructure);
         match self.class {
             ObjectView::Present(class) => Ok(Arc::clone(class)),
             ObjectView::Missing => Err(ConditionVerdict::no(
-                reasons::CLASS_MISSING,
+                Reason::ClassMissing,
                 format!("MachineClass {name} does not exist: create it"),
             )),
             ObjectView::Unknown => {
-                Err(ConditionVerdict::no(reasons::UNREADABLE, format!("MachineClass {name} cannot be read")))
+                Err(ConditionVerdict::no(Reason::Unreadable, format!("MachineClass {name} cannot be read")))
             }
         }
     }

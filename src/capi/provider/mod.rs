@@ -16,7 +16,6 @@ mod mcm_machine_template;
 mod native_managers;
 mod natives;
 mod observe;
-mod reasons;
 mod register;
 mod resume;
 mod settings;

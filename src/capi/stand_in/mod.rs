@@ -15,7 +15,6 @@ mod machine_deployment;
 mod machine_set;
 mod mirror;
 mod observe;
-mod reasons;
 mod register;
 mod settings;
 mod signals;

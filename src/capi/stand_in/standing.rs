@@ -2,9 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::reasons;
 use crate::object::conditions::ConditionVerdict;
-use mcm_api::labels;
+use mcm_api::{labels, reasons::StandInReason};
 use mcm_conversion::types::names;
 
 /// The right of the stand-in to act in a namespace.
@@ -34,18 +33,18 @@ impl StandInStatus {
     /// The condition `StandIn`.
     pub(super) fn condition(&self) -> ConditionVerdict {
         match self {
-            Self::Serving => ConditionVerdict::yes(reasons::SERVING),
+            Self::Serving => ConditionVerdict::yes(StandInReason::Serving),
             Self::NotAsked => {
-                ConditionVerdict::no(reasons::SERVING, "the namespace does not have the label of the stand-in")
+                ConditionVerdict::no(StandInReason::Serving, "the namespace does not have the label of the stand-in")
             }
             Self::Core(signal) => ConditionVerdict::no(
-                reasons::CORE_PROVIDER_PRESENT,
+                StandInReason::CoreProviderPresent,
                 format!(
                     "Cluster API core is installed: {signal}; MCM machines keep running, see \
                      docs/cluster-api/stand-in.md"
                 ),
             ),
-            Self::Unknown(why) => ConditionVerdict::no(reasons::CORE_PROVIDER_UNKNOWN, why.clone()),
+            Self::Unknown(why) => ConditionVerdict::no(StandInReason::CoreProviderUnknown, why.clone()),
         }
     }
 }

@@ -2,15 +2,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use super::{Action, Snapshot};
-use crate::{
-    object::{
-        conditions::ConditionVerdict,
-        gate::{self, GateInput, GatedSnapshot, gate, report, with_conditions},
-        hold,
-        view::{ObjectView, OwnerState},
-    },
-    provider::reasons,
+use crate::object::{
+    conditions::ConditionVerdict,
+    gate::{self, GateInput, GatedSnapshot, gate, report, with_conditions},
+    hold,
+    view::{ObjectView, OwnerState},
 };
+use mcm_api::reasons::{FulfilledReason, ProviderCondition, ProviderReason as Reason};
 use mcm_controllers::object::finalizer;
 use mcm_conversion::types::{Cluster, MCMClusterStatus, ReportedFailureDomain, names};
 use mcm_rules::plan::{Plan, PlanInput, SentPatch, UndoneWrite, WaitKind};
@@ -128,15 +126,15 @@ fn ready(snapshot: &Snapshot) -> ConditionVerdict {
     let of_cluster = cluster.is_some_and(|cluster| cluster.spec.control_plane_endpoint.is_complete());
     if !spec.control_plane_endpoint.is_complete() && !of_cluster {
         let text = "spec.controlPlaneEndpoint of the MCMCluster and of the Cluster is empty: set one of them";
-        return ConditionVerdict::no(reasons::WAITING_FOR_ENDPOINT, text);
+        return ConditionVerdict::no(Reason::WaitingForEndpoint, text);
     }
     let secret = spec.credentials_secret_ref.as_ref().map(|reference| reference.name.as_str()).unwrap_or_default();
     match &snapshot.credentials {
         Some(ObjectView::Missing) => {
-            return ConditionVerdict::no(reasons::SECRET_MISSING, format!("Secret {secret} does not exist: create it"));
+            return ConditionVerdict::no(Reason::SecretMissing, format!("Secret {secret} does not exist: create it"));
         }
         Some(ObjectView::Unknown) => {
-            return ConditionVerdict::no(reasons::UNREADABLE, format!("Secret {secret} cannot be read"));
+            return ConditionVerdict::no(Reason::Unreadable, format!("Secret {secret} cannot be read"));
         }
         Some(ObjectView::Present(_)) | None => {}
     }
@@ -144,15 +142,15 @@ fn ready(snapshot: &Snapshot) -> ConditionVerdict {
         match seen {
             ObjectView::Missing => {
                 let text = format!("MachineClass {class} in spec.failureDomains does not exist: create it");
-                return ConditionVerdict::no(reasons::CLASS_MISSING, text);
+                return ConditionVerdict::no(Reason::ClassMissing, text);
             }
             ObjectView::Unknown => {
-                return ConditionVerdict::no(reasons::UNREADABLE, format!("MachineClass {class} cannot be read"));
+                return ConditionVerdict::no(Reason::Unreadable, format!("MachineClass {class} cannot be read"));
             }
             ObjectView::Present(_) => {}
         }
     }
-    ConditionVerdict::yes(reasons::PROVISIONED)
+    ConditionVerdict::yes(FulfilledReason::Provisioned)
 }
 
 fn current(snapshot: &Snapshot, ready: ConditionVerdict) -> MCMClusterStatus {
@@ -168,5 +166,5 @@ fn current(snapshot: &Snapshot, ready: ConditionVerdict) -> MCMClusterStatus {
             attributes: domain.attributes.clone(),
         })
         .collect();
-    with_conditions(snapshot, next, [(reasons::READY, ready)])
+    with_conditions(snapshot, next, [(ProviderCondition::Ready, ready)])
 }

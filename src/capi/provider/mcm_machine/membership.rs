@@ -12,12 +12,13 @@ use kube::ResourceExt;
 use super::{Action, McmMachineSession, Memory, Snapshot, UnfinishedCall, native};
 use crate::{
     object::{conditions::ConditionVerdict, gate::GatedSnapshot, view::ObjectView},
-    provider::{class::ClassResolution, reasons},
+    provider::class::ClassResolution,
 };
 use mcm_api::{
     backoff::Backoff,
     load_balancer::LoadBalancer,
     machine::{Machine, MachineStatus},
+    reasons::{FulfilledReason, ProviderCondition, ProviderReason as Reason},
 };
 use mcm_conversion::types::{ControlPlaneRegistration, INFRASTRUCTURE_GROUP, names};
 use mcm_driver::{Code, DriverError};
@@ -138,10 +139,10 @@ impl LoadBalancerMembership {
     fn unknown(snapshot: &Snapshot, text: String) -> Self {
         let (recorded, is_needed) = (snapshot.stored().load_balancers, true);
         if snapshot.is_registered() {
-            let (verdict, wait) = (Some(ConditionVerdict::yes(reasons::REGISTERED)), Some(text));
+            let (verdict, wait) = (Some(ConditionVerdict::yes(FulfilledReason::Registered)), Some(text));
             return Self { recorded, verdict, is_needed, wait, ..Self::default() };
         }
-        let verdict = Some(ConditionVerdict::unknown(reasons::UNREADABLE, text.clone()));
+        let verdict = Some(ConditionVerdict::unknown(Reason::Unreadable, text.clone()));
         Self { recorded, verdict, is_needed, wait: Some(text), ..Self::default() }
     }
 
@@ -167,15 +168,19 @@ impl LoadBalancerMembership {
             let gone = gone.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
             let stored = snapshot.condition().map(|condition| (condition.reason.as_str(), condition.message.as_str()));
             let verdict = match stored {
-                Some((reasons::DEREGISTERED, message)) if snapshot.session.deregistered.is_empty() => Some(message),
+                Some((reason, message))
+                    if reason == Reason::Deregistered.as_str() && snapshot.session.deregistered.is_empty() =>
+                {
+                    Some(message)
+                }
                 Some(_) => Some(gone.as_str()),
                 None if !snapshot.session.deregistered.is_empty() => Some(gone.as_str()),
                 None => None,
             };
-            let verdict = verdict.map(|text| ConditionVerdict::no(reasons::DEREGISTERED, text));
+            let verdict = verdict.map(|text| ConditionVerdict::no(Reason::Deregistered, text));
             return Self { verdict, ..Self::default() };
         };
-        let verdict = ConditionVerdict::no(reasons::DEREGISTERING, format!("the VM has to leave {first}"));
+        let verdict = ConditionVerdict::no(Reason::Deregistering, format!("the VM has to leave {first}"));
         let wait = format!("its VM to leave {first}");
         Self { recorded, ..Self::attempt(snapshot, Action::Deregister(first), verdict, wait) }
     }
@@ -184,7 +189,7 @@ impl LoadBalancerMembership {
     fn within(snapshot: &Snapshot, balancer: &LoadBalancer, has_vm: bool) -> Self {
         let mut recorded = snapshot.recorded();
         let is_needed = true;
-        let pending = |text: String| Some(ConditionVerdict::no(reasons::REGISTERING, text));
+        let pending = |text: String| Some(ConditionVerdict::no(Reason::Registering, text));
         let is_registered =
             snapshot.session.registered.as_ref() == Some(balancer) || snapshot.is_registered_in(balancer);
         if !has_vm && !is_registered {
@@ -192,13 +197,13 @@ impl LoadBalancerMembership {
             return Self { recorded, verdict, is_needed, ..Self::default() };
         }
         if !snapshot.is_served(balancer) {
-            let verdict = Some(ConditionVerdict::no(reasons::LOAD_BALANCER_UNSUPPORTED, snapshot.unserved(balancer)));
+            let verdict = Some(ConditionVerdict::no(Reason::LoadBalancerUnsupported, snapshot.unserved(balancer)));
             return Self { recorded, verdict, is_needed, ..Self::default() };
         }
         let is_new = !recorded.contains(balancer);
         if let Some(text) = snapshot.on_node().filter(|_| is_new && !is_registered) {
             let text = format!("the VM is registered in {balancer} after {text}");
-            let verdict = Some(ConditionVerdict::no(reasons::WAITING_FOR_NODE, text));
+            let verdict = Some(ConditionVerdict::no(Reason::WaitingForNode, text));
             return Self { recorded, verdict, ..Self::default() };
         }
         if is_new {
@@ -209,7 +214,7 @@ impl LoadBalancerMembership {
         let attempt = match recorded.iter().find(|other| *other != balancer).cloned() {
             _ if !is_registered => {
                 let verdict =
-                    ConditionVerdict::no(reasons::REGISTERING, format!("the VM is being registered in {balancer}"));
+                    ConditionVerdict::no(Reason::Registering, format!("the VM is being registered in {balancer}"));
                 let wait = format!("its VM to be registered in {balancer}");
                 Self::attempt(snapshot, Action::Register(balancer.clone()), verdict, wait)
             }
@@ -218,13 +223,13 @@ impl LoadBalancerMembership {
                 let left = Self::attempt(
                     snapshot,
                     Action::Deregister(other),
-                    ConditionVerdict::yes(reasons::REGISTERED),
+                    ConditionVerdict::yes(FulfilledReason::Registered),
                     wait,
                 );
                 let failure = left.verdict.as_ref().map(|verdict| verdict.message.clone()).unwrap_or_default();
-                Self { verdict: Some(ConditionVerdict::whether(true, reasons::REGISTERED, failure)), ..left }
+                Self { verdict: Some(ConditionVerdict::whether(true, FulfilledReason::Registered, failure)), ..left }
             }
-            None => Self { verdict: Some(ConditionVerdict::yes(reasons::REGISTERED)), ..Self::default() },
+            None => Self { verdict: Some(ConditionVerdict::yes(FulfilledReason::Registered)), ..Self::default() },
         };
         Self { recorded, is_needed, ..attempt }
     }
@@ -303,7 +308,7 @@ impl Snapshot {
 
     fn condition(&self) -> Option<&Condition> {
         let conditions = self.object.status.as_ref().map(|status| &status.conditions);
-        conditions?.iter().find(|condition| condition.type_ == reasons::LOAD_BALANCER_REGISTERED)
+        conditions?.iter().find(|condition| condition.type_ == ProviderCondition::LoadBalancerRegistered.as_str())
     }
 
     fn is_registered(&self) -> bool {
@@ -317,7 +322,7 @@ impl Snapshot {
 
     fn was_deregistered(&self, balancer: &LoadBalancer) -> bool {
         self.session.deregistered.iter().any(|(left, _)| left == balancer)
-            || self.condition().is_some_and(|condition| condition.reason == reasons::DEREGISTERED)
+            || self.condition().is_some_and(|condition| condition.reason == Reason::Deregistered.as_str())
     }
 
     /// The driver of the VM serves load balancers of this kind. A missing class is a failure of the call.

@@ -13,12 +13,12 @@ use crate::{
     provider::{
         class::{ClassResolution, VmDescription},
         observe::pool_of,
-        reasons,
     },
 };
 use mcm_api::{
     labels,
     machine::{ClassContent, Machine, MachinePhase, OperationState},
+    reasons::{FulfilledReason, MachineConditionType, ProviderReason as Reason},
 };
 pub use mcm_conversion::{
     ProviderKinds, network_provider, provider_id,
@@ -127,7 +127,7 @@ impl Snapshot {
             Err(lack) => {
                 let kind = kinds.cluster.kind;
                 let text = format!("machineClass names no subnet or security groups, and {kind} {reference}: {lack}");
-                ClassResolution::Problem(ConditionVerdict::no(reasons::WAITING_FOR_NETWORK, text))
+                ClassResolution::Problem(ConditionVerdict::no(Reason::WaitingForClusterNetwork, text))
             }
         }
     }
@@ -192,19 +192,19 @@ fn in_its_zone(snapshot: &Snapshot, name: &str, content: &ClassContent) -> Condi
         (Some(zone), Some(said)) if zone != said => {
             let text =
                 format!("the VM is in zone {zone}, but class {name} has zone {said}: correct its nodeTemplate.zone");
-            ConditionVerdict::no(reasons::FAILURE_DOMAIN_UNAVAILABLE, text)
+            ConditionVerdict::no(Reason::FailureDomainUnavailable, text)
         }
-        _ => ConditionVerdict::yes(reasons::RESOLVED),
+        _ => ConditionVerdict::yes(FulfilledReason::Resolved),
     }
 }
 
 fn cluster(snapshot: &Snapshot) -> ConditionVerdict {
     if snapshot.cluster.known().is_some_and(|cluster| cluster.is_provisioned()) {
-        return ConditionVerdict::yes(reasons::PROVISIONED);
+        return ConditionVerdict::yes(FulfilledReason::Provisioned);
     }
     let name = snapshot.cluster_name().unwrap_or_default();
     ConditionVerdict::no(
-        reasons::WAITING_FOR_CLUSTER,
+        Reason::WaitingForClusterInfrastructure,
         format!("the infrastructure of Cluster {name} is not provisioned"),
     )
 }
@@ -212,15 +212,15 @@ fn cluster(snapshot: &Snapshot) -> ConditionVerdict {
 /// An object with the ID of a VM needs no bootstrap data, nor does a Machine of a pool, which names an empty Secret.
 fn bootstrap(snapshot: &Snapshot) -> ConditionVerdict {
     if snapshot.own_native().is_some() || !snapshot.object.spec.provider_id.is_empty() {
-        return ConditionVerdict::yes(reasons::AVAILABLE);
+        return ConditionVerdict::yes(FulfilledReason::Available);
     }
     let named = match &snapshot.owner {
         OwnerView::Named(ObjectView::Present(machine)) => machine.spec.bootstrap.data_secret_name.as_deref(),
         OwnerView::None | OwnerView::Named(_) => None,
     };
-    let waiting = |text: String| ConditionVerdict::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
+    let waiting = |text: String| ConditionVerdict::no(Reason::WaitingForBootstrapData, text);
     match (named, &snapshot.bootstrap) {
-        (Some(""), _) | (Some(_), ObjectView::Present(_)) => ConditionVerdict::yes(reasons::AVAILABLE),
+        (Some(""), _) | (Some(_), ObjectView::Present(_)) => ConditionVerdict::yes(FulfilledReason::Available),
         (Some(name), ObjectView::Missing) => waiting(format!("Secret {name} does not exist")),
         (Some(name), ObjectView::Unknown) => waiting(format!("Secret {name} cannot be read")),
         (None, _) => waiting("spec.bootstrap.dataSecretName of the Machine is not set".to_owned()),
@@ -231,10 +231,10 @@ fn native_machine(snapshot: &Snapshot) -> ConditionVerdict {
     let name = snapshot.object.metadata.name.as_deref().unwrap_or_default();
     let taken = |kind: &str| {
         let text = format!("another object has {kind} {name}: delete or rename one of them");
-        ConditionVerdict::no(reasons::NAME_TAKEN, text)
+        ConditionVerdict::no(Reason::NameTaken, text)
     };
     match &snapshot.native {
-        ObjectView::Unknown => ConditionVerdict::no(reasons::UNREADABLE, format!("MCM Machine {name} cannot be read")),
+        ObjectView::Unknown => ConditionVerdict::no(Reason::Unreadable, format!("MCM Machine {name} cannot be read")),
         ObjectView::Present(machine) if native::belongs(snapshot, machine) => synced(snapshot, machine),
         ObjectView::Present(machine) if native::is_deserted(snapshot, machine) => {
             let id = &machine.spec.provider_id;
@@ -243,22 +243,22 @@ fn native_machine(snapshot: &Snapshot) -> ConditionVerdict {
                  to release the VM, or annotate it with {} to delete the VM",
                 labels::DELETE_VM
             );
-            ConditionVerdict::no(reasons::NAME_TAKEN, text)
+            ConditionVerdict::no(Reason::NameTaken, text)
         }
         ObjectView::Present(_) => taken("MCM Machine"),
         ObjectView::Missing if snapshot.is_own_class_taken() => taken("MachineClass"),
         ObjectView::Missing if snapshot.is_vm_lost() => ConditionVerdict::no(
-            reasons::VM_LOST,
+            Reason::VmLost,
             "the VM existed, but its ID and its MCM Machine are lost, so no other VM is created: delete the Machine",
         ),
         ObjectView::Missing if snapshot.rival.is_some() => {
             let rival = snapshot.rival.as_deref().unwrap_or_default();
             let text =
                 format!("MCM Machine {rival} also has VM {}: delete one of them", snapshot.object.spec.provider_id);
-            ConditionVerdict::no(reasons::VM_TAKEN, text)
+            ConditionVerdict::no(Reason::VmTaken, text)
         }
         ObjectView::Missing => {
-            ConditionVerdict::no(reasons::NOT_PROVISIONED, format!("MCM Machine {name} does not exist yet"))
+            ConditionVerdict::no(Reason::NotProvisioned, format!("MCM Machine {name} does not exist yet"))
         }
     }
 }
@@ -268,9 +268,9 @@ fn synced(snapshot: &Snapshot, machine: &Machine) -> ConditionVerdict {
     let is_released = snapshot.is_member() || machine.annotations().contains_key(labels::DELETE_VM);
     if machine.is_terminating() && !is_released {
         let text = "the MCM Machine was deleted directly; its VM is kept until the CAPI Machine is deleted";
-        return ConditionVerdict::no(reasons::DELETING, text);
+        return ConditionVerdict::no(Reason::Deleting, text);
     }
-    ConditionVerdict::yes(reasons::SYNCED)
+    ConditionVerdict::yes(FulfilledReason::Synced)
 }
 
 impl Snapshot {
@@ -291,7 +291,7 @@ impl Snapshot {
 
 fn vm(snapshot: &Snapshot, class: &ClassResolution) -> ConditionVerdict {
     let Some(machine) = snapshot.own_native() else {
-        return ConditionVerdict::no(reasons::NOT_PROVISIONED, "there is no VM yet");
+        return ConditionVerdict::no(Reason::NotProvisioned, "there is no VM yet");
     };
     let operation = machine.status.as_ref().map(|status| status.last_operation.clone()).unwrap_or_default();
     if let Some(lost) = unavailable(machine) {
@@ -299,25 +299,27 @@ fn vm(snapshot: &Snapshot, class: &ClassResolution) -> ConditionVerdict {
     }
     match machine.phase() {
         MachinePhase::Available | MachinePhase::Running if !snapshot.object.spec.provider_id.is_empty() => {
-            ConditionVerdict::yes(reasons::PROVISIONED)
+            ConditionVerdict::yes(FulfilledReason::Provisioned)
         }
         MachinePhase::Available | MachinePhase::Running if snapshot.node_form(class).is_none() => ConditionVerdict::no(
-            reasons::PROVIDER_ID_UNKNOWN,
+            Reason::ProviderIdUnknown,
             format!("the zone of VM {} is not known: set nodeTemplate.zone of its class", machine.spec.provider_id),
         ),
         _ if operation.state == Some(OperationState::Failed) => {
-            let code = if operation.error_code.is_empty() { reasons::FAILED } else { &operation.error_code };
+            let code = if operation.error_code.is_empty() { Reason::Failed.as_str() } else { &operation.error_code };
             ConditionVerdict::no(code, operation.description)
         }
-        _ => ConditionVerdict::no(reasons::CREATING, operation.description),
+        _ => ConditionVerdict::no(Reason::Creating, operation.description),
     }
 }
 
 /// The VM existed and no longer runs, according to the native Machine.
 fn unavailable(machine: &Machine) -> Option<ConditionVerdict> {
     let conditions = &machine.status.as_ref()?.conditions;
-    let found = conditions.iter().find(|one| one.type_ == reasons::VM_AVAILABLE && one.status == "False")?;
-    let reason = found.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(reasons::VM_LOST);
+    let found = conditions
+        .iter()
+        .find(|one| one.type_ == MachineConditionType::VmAvailable.as_str() && one.status == "False")?;
+    let reason = found.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(Reason::VmLost.as_str());
     Some(ConditionVerdict::no(reason, found.message.clone().unwrap_or_default()))
 }
 

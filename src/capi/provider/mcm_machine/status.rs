@@ -13,9 +13,12 @@ use crate::{
         conditions::{self, ConditionVerdict},
         gate::{GateInput, GatedSnapshot, with_conditions},
     },
-    provider::{class::ClassResolution, reasons},
+    provider::class::ClassResolution,
 };
-use mcm_api::machine::OperationState;
+use mcm_api::{
+    machine::OperationState,
+    reasons::{DeletableReason, ProviderCondition, ProviderReason as Reason},
+};
 use {
     mcm_conversion as conversion,
     mcm_conversion::types::{MCMMachineStatus, names},
@@ -72,11 +75,11 @@ pub(super) fn current(
         next.initialization.provisioned = Some(true);
     }
     let all = [
-        (reasons::READY, parts.summary()),
-        (reasons::CLASS_RESOLVED, parts.class.clone()),
-        (reasons::BOOTSTRAP_DATA_AVAILABLE, parts.bootstrap.clone()),
-        (reasons::NATIVE_MACHINE_SYNCED, parts.native.clone()),
-        (reasons::VM_PROVISIONED, parts.vm.clone()),
+        (ProviderCondition::Ready, parts.summary()),
+        (ProviderCondition::ClassResolved, parts.class.clone()),
+        (ProviderCondition::BootstrapDataAvailable, parts.bootstrap.clone()),
+        (ProviderCondition::MachineSynced, parts.native.clone()),
+        (ProviderCondition::VmProvisioned, parts.vm.clone()),
     ];
     with_conditions(snapshot, next, all.into_iter().chain(of_membership(&parts.membership)))
 }
@@ -93,23 +96,25 @@ pub(super) fn deleting(
     let text = failed.map_or_else(|| text.to_owned(), |operation| operation.description);
     let mut next = shown(snapshot, class);
     next.load_balancers.clone_from(&membership.recorded);
-    let ready = [(reasons::READY, ConditionVerdict::no(reasons::DELETING, text))];
+    let ready = [(ProviderCondition::Ready, ConditionVerdict::no(Reason::Deleting, text))];
     with_conditions(snapshot, next, ready.into_iter().chain(of_membership(membership)))
 }
 
-fn of_membership(membership: &LoadBalancerMembership) -> Option<(&'static str, ConditionVerdict)> {
-    membership.verdict.clone().map(|verdict| (reasons::LOAD_BALANCER_REGISTERED, verdict))
+fn of_membership(membership: &LoadBalancerMembership) -> Option<(ProviderCondition, ConditionVerdict)> {
+    membership.verdict.clone().map(|verdict| (ProviderCondition::LoadBalancerRegistered, verdict))
 }
 
 fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachineStatus) {
     let machine = snapshot.owner.known();
     let is_in_use = machine.is_some_and(|machine| machine.metadata.deletion_timestamp.is_none());
     let desired = match is_in_use {
-        true => ConditionVerdict::no(reasons::MACHINE_IN_USE, "delete the Machine, so that its Node is drained first"),
-        false => ConditionVerdict::yes(reasons::MACHINE_DELETING),
+        true => {
+            ConditionVerdict::no(DeletableReason::MachineInUse, "delete the Machine, so that its Node is drained first")
+        }
+        false => ConditionVerdict::yes(DeletableReason::MachineDeleting),
     };
     let generation = snapshot.object.metadata.generation;
-    conditions::set(&mut next.conditions, reasons::DELETABLE, desired, generation, snapshot.now);
+    conditions::set(&mut next.conditions, ProviderCondition::Deletable, desired, generation, snapshot.now);
 }
 
 /// The state of the native Machine and its class.

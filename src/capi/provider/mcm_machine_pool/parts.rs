@@ -5,11 +5,11 @@ use kube::ResourceExt;
 use super::{Snapshot, shares::PoolShare};
 use crate::{
     object::{conditions::ConditionVerdict, view::ObjectView},
-    provider::{class::ClassResolution, observe::cluster_name, reasons},
+    provider::{class::ClassResolution, observe::cluster_name},
 };
 use mcm_api::{
     machine::{Machine, MachineDeployment, OperationState},
-    reasons::ConditionType,
+    reasons::{ConditionType, FulfilledReason, ProviderReason as Reason},
 };
 
 /// A verdict for each condition.
@@ -91,11 +91,11 @@ impl Snapshot {
 
 fn cluster(snapshot: &Snapshot) -> ConditionVerdict {
     if snapshot.cluster.known().is_some_and(|cluster| cluster.is_provisioned()) {
-        return ConditionVerdict::yes(reasons::PROVISIONED);
+        return ConditionVerdict::yes(FulfilledReason::Provisioned);
     }
     let name = snapshot.cluster_name().unwrap_or_default();
     ConditionVerdict::no(
-        reasons::WAITING_FOR_CLUSTER,
+        Reason::WaitingForClusterInfrastructure,
         format!("the infrastructure of Cluster {name} is not provisioned"),
     )
 }
@@ -107,19 +107,19 @@ fn class(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     });
     match problem {
         Some(problem) if snapshot.shown().is_empty() => problem,
-        _ => ConditionVerdict::yes(reasons::RESOLVED),
+        _ => ConditionVerdict::yes(FulfilledReason::Resolved),
     }
 }
 
 fn bootstrap(snapshot: &Snapshot) -> ConditionVerdict {
     if !snapshot.shown().is_empty() {
-        return ConditionVerdict::yes(reasons::AVAILABLE);
+        return ConditionVerdict::yes(FulfilledReason::Available);
     }
     let owner = snapshot.owner.known();
     let named = owner.and_then(|owner| owner.spec.template.spec.bootstrap.data_secret_name.as_deref());
-    let waiting = |text: String| ConditionVerdict::no(reasons::WAITING_FOR_BOOTSTRAP_DATA, text);
+    let waiting = |text: String| ConditionVerdict::no(Reason::WaitingForBootstrapData, text);
     match (named, &snapshot.bootstrap) {
-        (Some(""), _) | (Some(_), ObjectView::Present(_)) => ConditionVerdict::yes(reasons::AVAILABLE),
+        (Some(""), _) | (Some(_), ObjectView::Present(_)) => ConditionVerdict::yes(FulfilledReason::Available),
         (Some(name), ObjectView::Missing) => waiting(format!("Secret {name} does not exist")),
         (Some(name), ObjectView::Unknown) => waiting(format!("Secret {name} cannot be read")),
         (None, _) => waiting("spec.template.spec.bootstrap.dataSecretName of the MachinePool is not set".to_owned()),
@@ -129,43 +129,43 @@ fn bootstrap(snapshot: &Snapshot) -> ConditionVerdict {
 /// A deployment managed by another process needs no workload cluster.
 fn workload(snapshot: &Snapshot) -> ConditionVerdict {
     match &snapshot.nodes_unknown {
-        Some(problem) if snapshot.shown().is_empty() => ConditionVerdict::no(reasons::NOT_CONNECTED, problem.clone()),
-        _ => ConditionVerdict::yes(reasons::CONNECTED),
+        Some(problem) if snapshot.shown().is_empty() => ConditionVerdict::no(Reason::NotConnected, problem.clone()),
+        _ => ConditionVerdict::yes(FulfilledReason::Connected),
     }
 }
 
 fn native(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     if let Some(name) = snapshot.unreadable_deployments.first() {
-        return ConditionVerdict::no(reasons::UNREADABLE, format!("MCM MachineDeployment {name} cannot be read"));
+        return ConditionVerdict::no(Reason::Unreadable, format!("MCM MachineDeployment {name} cannot be read"));
     }
     let shown = snapshot.shown();
     if !shown.is_empty() {
         return match snapshot.deployments.get(shown) {
             None => {
-                ConditionVerdict::no(reasons::NOT_PROVISIONED, format!("MCM MachineDeployment {shown} does not exist"))
+                ConditionVerdict::no(Reason::NotProvisioned, format!("MCM MachineDeployment {shown} does not exist"))
             }
             Some(_) if !snapshot.is_scaled_elsewhere() => {
                 let text = "the MachinePool only mirrors a deployment: annotate it with \
                             cluster.x-k8s.io/replicas-managed-by, so that Cluster API core adopts its replicas";
-                ConditionVerdict::no(reasons::REPLICAS_NOT_MANAGED, text)
+                ConditionVerdict::no(Reason::ReplicasNotManaged, text)
             }
-            Some(_) => ConditionVerdict::yes(reasons::SYNCED),
+            Some(_) => ConditionVerdict::yes(FulfilledReason::Synced),
         };
     }
     for PoolShare { name, .. } in shares {
         match snapshot.deployments.get(name) {
             Some(deployment) if !snapshot.owns(deployment) => {
                 let text = format!("another object has MCM MachineDeployment {name}: delete or rename one of them");
-                return ConditionVerdict::no(reasons::NAME_TAKEN, text);
+                return ConditionVerdict::no(Reason::NameTaken, text);
             }
             None => {
                 let text = format!("MCM MachineDeployment {name} does not exist yet");
-                return ConditionVerdict::no(reasons::NOT_PROVISIONED, text);
+                return ConditionVerdict::no(Reason::NotProvisioned, text);
             }
             Some(_) => {}
         }
     }
-    ConditionVerdict::yes(reasons::SYNCED)
+    ConditionVerdict::yes(FulfilledReason::Synced)
 }
 
 fn machines(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
@@ -174,22 +174,22 @@ fn machines(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     let has_surplus = snapshot.shown().is_empty() && counted.iter().any(is_surplus);
     if !counted.is_empty() && !has_surplus && counted.iter().all(|deployment| is_settled(deployment)) {
         return match snapshot.without_id() {
-            None => ConditionVerdict::yes(reasons::PROVISIONED),
+            None => ConditionVerdict::yes(FulfilledReason::Provisioned),
             Some(machine) => ConditionVerdict::no(
-                reasons::PROVIDER_ID_UNKNOWN,
+                Reason::ProviderIdUnknown,
                 format!("the zone of VM {} is not known: set nodeTemplate.zone of its class", machine.spec.provider_id),
             ),
         };
     }
     if let Some(invalid) = counted.iter().find_map(|deployment| invalid(deployment)) {
-        return ConditionVerdict::no(reasons::FAILED, invalid);
+        return ConditionVerdict::no(Reason::Failed, invalid);
     }
     if let Some(failed) = snapshot.machines.values().find_map(|machine| failure(machine)) {
         return failed;
     }
     if let Some(changed) = counted.iter().find(|deployment| !is_observed(deployment)) {
         let text = format!("a change of MCM MachineDeployment {} is not observed yet", changed.name_any());
-        return ConditionVerdict::no(reasons::ROLLING_OUT, text);
+        return ConditionVerdict::no(Reason::RollingOut, text);
     }
     let sum =
         |count: fn(&MachineDeployment) -> i32| counted.iter().fold(0_i32, |sum, one| sum.saturating_add(count(one)));
@@ -197,7 +197,7 @@ fn machines(snapshot: &Snapshot, shares: &[PoolShare]) -> ConditionVerdict {
     let available = sum(|one| one.status.as_ref().map_or(0, |status| status.available_replicas));
     let updated = sum(|one| one.status.as_ref().map_or(0, |status| status.updated_replicas));
     let text = format!("{available} of {desired} machines are available, {updated} have the current template");
-    ConditionVerdict::no(reasons::ROLLING_OUT, text)
+    ConditionVerdict::no(Reason::RollingOut, text)
 }
 
 /// The counters are of the current spec.
@@ -225,7 +225,8 @@ fn invalid(deployment: &MachineDeployment) -> Option<String> {
 fn failure(machine: &Machine) -> Option<ConditionVerdict> {
     let operation = &machine.status.as_ref()?.last_operation;
     (operation.state == Some(OperationState::Failed)).then(|| {
-        let code = if operation.error_code.is_empty() { reasons::FAILED } else { operation.error_code.as_str() };
+        let code =
+            if operation.error_code.is_empty() { Reason::Failed.as_str() } else { operation.error_code.as_str() };
         ConditionVerdict::no(code, format!("machine {}: {}", machine.name_any(), operation.description))
     })
 }

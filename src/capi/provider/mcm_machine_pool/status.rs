@@ -9,8 +9,9 @@ use crate::{
         conditions::{self, ConditionVerdict},
         gate::{GateInput, GatedSnapshot, with_conditions},
     },
-    provider::{class, reasons},
+    provider::class,
 };
+use mcm_api::reasons::{DeletableReason, ProviderCondition, ProviderReason as Reason};
 use mcm_conversion::types::{MCMMachinePoolStatus, names};
 
 impl GatedSnapshot for Snapshot {
@@ -62,12 +63,12 @@ pub(super) fn current(snapshot: &Snapshot, parts: &PoolConditionVerdicts) -> MCM
         next.initialization.provisioned = Some(true);
     }
     let all = [
-        (reasons::READY, parts.summary()),
-        (reasons::CLASS_RESOLVED, parts.class.clone()),
-        (reasons::BOOTSTRAP_DATA_AVAILABLE, parts.bootstrap.clone()),
-        (reasons::WORKLOAD_CLUSTER_CONNECTED, parts.workload.clone()),
-        (reasons::NATIVE_DEPLOYMENT_SYNCED, parts.native.clone()),
-        (reasons::MACHINES_AVAILABLE, parts.machines.clone()),
+        (ProviderCondition::Ready, parts.summary()),
+        (ProviderCondition::ClassResolved, parts.class.clone()),
+        (ProviderCondition::BootstrapDataAvailable, parts.bootstrap.clone()),
+        (ProviderCondition::WorkloadClusterConnected, parts.workload.clone()),
+        (ProviderCondition::DeploymentSynced, parts.native.clone()),
+        (ProviderCondition::MachinesAvailable, parts.machines.clone()),
     ];
     with_conditions(snapshot, next, all)
 }
@@ -78,19 +79,24 @@ pub(super) fn deleting(snapshot: &Snapshot) -> MCMMachinePoolStatus {
         0 => "the MCM MachineDeployments are being deleted".to_owned(),
         count => format!("{count} machines are being deleted"),
     };
-    with_conditions(snapshot, shown(snapshot), [(reasons::READY, ConditionVerdict::no(reasons::DELETING, text))])
+    with_conditions(
+        snapshot,
+        shown(snapshot),
+        [(ProviderCondition::Ready, ConditionVerdict::no(Reason::Deleting, text))],
+    )
 }
 
 fn set_deletable(snapshot: &Snapshot, next: &mut MCMMachinePoolStatus) {
     let is_in_use = snapshot.owner.known().is_some() && !snapshot.is_abandoned();
     let desired = match is_in_use {
-        true => {
-            ConditionVerdict::no(reasons::POOL_IN_USE, "delete the MachinePool, whose deletion deletes this object")
-        }
-        false => ConditionVerdict::yes(reasons::POOL_DELETING),
+        true => ConditionVerdict::no(
+            DeletableReason::PoolInUse,
+            "delete the MachinePool, whose deletion deletes this object",
+        ),
+        false => ConditionVerdict::yes(DeletableReason::PoolDeleting),
     };
     let generation = snapshot.object.metadata.generation;
-    conditions::set(&mut next.conditions, reasons::DELETABLE, desired, generation, snapshot.now);
+    conditions::set(&mut next.conditions, ProviderCondition::Deletable, desired, generation, snapshot.now);
 }
 
 /// The state of the native Machines.

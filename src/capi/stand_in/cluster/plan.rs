@@ -1,11 +1,9 @@
 use super::{Action, Snapshot};
-use crate::{
-    object::{
-        conditions::{self, ConditionVerdict},
-        hold,
-    },
-    stand_in::reasons,
+use crate::object::{
+    conditions::{self, ConditionVerdict},
+    hold,
 };
+use mcm_api::reasons::{StandInCondition, StandInReason};
 use mcm_conversion::types::Cluster;
 use mcm_rules::plan::{Plan, PlanInput, WaitKind};
 
@@ -34,7 +32,13 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         return plan;
     }
     let mut next = snapshot.object.status.clone().unwrap_or_default();
-    conditions::set(&mut next.conditions, reasons::STAND_IN, served(&snapshot.object), meta.generation, snapshot.now);
+    conditions::set(
+        &mut next.conditions,
+        StandInCondition::StandIn,
+        served(&snapshot.object),
+        meta.generation,
+        snapshot.now,
+    );
     if snapshot.object.status.as_ref() != Some(&next) {
         plan.then(Action::WriteStatus(Box::new(next)), "the parts that the stand-in serves changed");
     }
@@ -45,14 +49,14 @@ pub(super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
 fn served(cluster: &Cluster) -> ConditionVerdict {
     if cluster.spec.topology.is_some() {
         let text = "the stand-in has no ClusterClass: write the MachineDeployments yourself, without topology";
-        return ConditionVerdict::no(reasons::TOPOLOGY_UNSUPPORTED, text);
+        return ConditionVerdict::no(StandInReason::TopologyUnsupported, text);
     }
     if !cluster.spec.control_plane_ref.name.is_empty() {
         let text = format!(
             "the stand-in runs no {}: bring the control plane up by other means, without controlPlaneRef",
             cluster.spec.control_plane_ref.kind
         );
-        return ConditionVerdict::no(reasons::CONTROL_PLANE_UNSUPPORTED, text);
+        return ConditionVerdict::no(StandInReason::ControlPlaneUnsupported, text);
     }
-    ConditionVerdict::yes(reasons::SERVING)
+    ConditionVerdict::yes(StandInReason::Serving)
 }

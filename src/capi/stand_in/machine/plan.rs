@@ -6,9 +6,13 @@ use crate::{
         conditions::{self, ConditionVerdict},
         view::ObjectView,
     },
-    stand_in::{mirror, reasons},
+    stand_in::mirror,
 };
-use mcm_api::{labels, machine::Machine as Native};
+use mcm_api::{
+    labels,
+    machine::Machine as Native,
+    reasons::{StandInCondition, StandInReason},
+};
 use mcm_controllers::object::finalizer;
 use mcm_conversion::types::{Machine, names};
 use mcm_rules::plan::{Plan, PlanInput, SentPatch, WaitKind};
@@ -124,9 +128,9 @@ fn show(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>, nat
 fn refuse(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<Machine>) {
     let mut next = mirror.status.clone().unwrap_or_default();
     let text = "the stand-in serves MachineDeployments only: create one of them";
-    let refused = ConditionVerdict::no(reasons::UNOWNED_UNSUPPORTED, text);
+    let refused = ConditionVerdict::no(StandInReason::UnownedUnsupported, text);
     let generation = mirror.metadata.generation;
-    conditions::set(&mut next.conditions, reasons::STAND_IN, refused, generation, snapshot.now);
+    conditions::set(&mut next.conditions, StandInCondition::StandIn, refused, generation, snapshot.now);
     if mirror.status.as_ref() != Some(&next) {
         let action = Action::WriteStatus { mirror: Arc::clone(mirror), status: Box::new(next) };
         plan.then(action, "it is not served");

@@ -5,11 +5,12 @@ use kube::ResourceExt;
 use super::Snapshot;
 use crate::{
     object::conditions::{self, ConditionVerdict},
-    stand_in::{mirror, reasons},
+    stand_in::mirror,
 };
 use mcm_api::{
     labels,
     machine::{Machine as Native, MachinePhase, OperationState},
+    reasons::{StandInCondition, StandInReason},
 };
 use mcm_controllers::object::finalizer;
 pub use mcm_conversion::{
@@ -77,12 +78,12 @@ pub(super) fn status(snapshot: &Snapshot, mirror: &Machine, native: &Native) -> 
     let is_ready = native.phase() == MachinePhase::Running && !native.is_terminating();
     let available = native.is_available() && is_ready;
     let all = [
-        (reasons::INFRASTRUCTURE_READY, infrastructure(native, is_provisioned)),
-        (reasons::NODE_HEALTHY, node(native)),
-        (reasons::READY, whether(reasons::READY, is_ready, told(native))),
-        (reasons::AVAILABLE, whether(reasons::AVAILABLE, available, told(native))),
-        (reasons::UP_TO_DATE, whether(reasons::UP_TO_DATE, snapshot.is_up_to_date, String::new())),
-        (reasons::DELETING, whether(reasons::DELETING, native.is_terminating(), String::new())),
+        (StandInCondition::InfrastructureReady, infrastructure(native, is_provisioned)),
+        (StandInCondition::NodeHealthy, node(native)),
+        (StandInCondition::Ready, whether(StandInCondition::Ready, is_ready, told(native))),
+        (StandInCondition::Available, whether(StandInCondition::Available, available, told(native))),
+        (StandInCondition::UpToDate, whether(StandInCondition::UpToDate, snapshot.is_up_to_date, String::new())),
+        (StandInCondition::Deleting, whether(StandInCondition::Deleting, native.is_terminating(), String::new())),
     ];
     for (type_, desired) in all {
         conditions::set(&mut next.conditions, type_, desired, mirror.metadata.generation, snapshot.now);
@@ -93,19 +94,20 @@ pub(super) fn status(snapshot: &Snapshot, mirror: &Machine, native: &Native) -> 
 fn infrastructure(native: &Native, is_provisioned: bool) -> ConditionVerdict {
     let operation = native.status.as_ref().map(|status| &status.last_operation);
     match operation.filter(|operation| operation.state == Some(OperationState::Failed)) {
-        _ if is_provisioned => ConditionVerdict::yes(reasons::PROVISIONED),
+        _ if is_provisioned => ConditionVerdict::yes(StandInReason::Provisioned),
         Some(failed) => {
-            let code = if failed.error_code.is_empty() { reasons::FAILED } else { failed.error_code.as_str() };
+            let code =
+                if failed.error_code.is_empty() { StandInReason::Failed.as_str() } else { failed.error_code.as_str() };
             ConditionVerdict::no(code, failed.description.clone())
         }
-        None => ConditionVerdict::no(reasons::NOT_PROVISIONED, told(native)),
+        None => ConditionVerdict::no(StandInReason::NotProvisioned, told(native)),
     }
 }
 
 fn node(native: &Native) -> ConditionVerdict {
     match native.phase() {
-        MachinePhase::Running => ConditionVerdict::yes(reasons::HEALTHY),
-        _ => ConditionVerdict::no(reasons::NOT_HEALTHY, told(native)),
+        MachinePhase::Running => ConditionVerdict::yes(StandInReason::Healthy),
+        _ => ConditionVerdict::no(StandInReason::NotHealthy, told(native)),
     }
 }
 
@@ -115,7 +117,7 @@ fn told(native: &Native) -> String {
     format!("the MCM Machine is {phase}")
 }
 
-fn whether(type_: &str, is_true: bool, message: String) -> ConditionVerdict {
+fn whether(type_: StandInCondition, is_true: bool, message: String) -> ConditionVerdict {
     let message = if is_true { String::new() } else { message };
-    ConditionVerdict::whether(is_true, &reasons::whether(type_, is_true), message)
+    ConditionVerdict::whether(is_true, type_.reason(is_true), message)
 }

@@ -11,9 +11,13 @@ use super::{
 };
 use crate::{
     object::{conditions::ConditionVerdict, hold, view::ObjectView},
-    stand_in::{mirror, reasons, standing::StandInStatus},
+    stand_in::{mirror, standing::StandInStatus},
 };
-use mcm_api::{labels, machine::MachineDeployment as Native};
+use mcm_api::{
+    labels,
+    machine::MachineDeployment as Native,
+    reasons::{StandInCondition, StandInReason},
+};
 use mcm_controllers::object::finalizer;
 pub use mcm_conversion::{
     ConversionRefusal, default_deployment,
@@ -125,7 +129,7 @@ fn prepared(object: &MachineDeployment) -> Option<serde_json::Value> {
 fn vanished(plan: &mut Plan<Action>, snapshot: &Snapshot) {
     let text = "its MachineDeployment vanished without the finalizer of the stand-in, so the MCM MachineDeployment is \
                 kept: create the MachineDeployment again, or delete the MCM MachineDeployment and this object";
-    say(plan, snapshot, ConditionVerdict::no(reasons::MACHINE_DEPLOYMENT_MISSING, text));
+    say(plan, snapshot, ConditionVerdict::no(StandInReason::MachineDeploymentMissing, text));
 }
 
 /// Records the authority over the deployment in an MCMMigration. False while that has to be written.
@@ -141,7 +145,7 @@ fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machi
     let stored = migration.status.clone().unwrap_or_default();
     let wanted = MachineAuthority::from(migration.spec.authority);
     let next = MCMMigrationStatus { authority: Some(wanted), ..stored.clone() };
-    let next = status::with_verdict(&next, snapshot, ConditionVerdict::yes(reasons::SERVING));
+    let next = status::with_verdict(&next, snapshot, ConditionVerdict::yes(StandInReason::Serving));
     if next == stored {
         return true;
     }
@@ -156,7 +160,7 @@ fn decide_authority(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &Machi
 
 fn is_synchronized(object: &MachineDeployment) -> bool {
     let status = object.status.clone().unwrap_or_default();
-    let condition = status.conditions.iter().find(|one| one.type_ == reasons::SYNCHRONIZED);
+    let condition = status.conditions.iter().find(|one| one.type_ == StandInCondition::Synchronized.as_str());
     condition.is_some_and(|one| one.status == "True" && one.observed_generation == object.metadata.generation)
 }
 
@@ -184,18 +188,18 @@ fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment
     }
     let wanted = match native::wanted(snapshot, object) {
         Ok(wanted) => wanted,
-        Err(refusals) => return ConditionVerdict::no(reasons::FAILED_TO_CONVERT_TO_NATIVE, listed(&refusals)),
+        Err(refusals) => return ConditionVerdict::no(StandInReason::FailedToConvertToMcm, listed(&refusals)),
     };
     if let Some(problem) = supply(plan, snapshot, &wanted) {
         return problem;
     }
     if !plan.steps.is_empty() {
-        return ConditionVerdict::yes(reasons::RESOURCE_SYNCHRONIZED);
+        return ConditionVerdict::yes(StandInReason::ResourceSynchronized);
     }
     match &snapshot.native {
         ObjectView::Present(native) if native.metadata.deletion_timestamp.is_some() => {
             let text = "the MCM MachineDeployment is being deleted; it is created again afterwards";
-            return ConditionVerdict::no(reasons::DELETING, text);
+            return ConditionVerdict::no(StandInReason::Deleting, text);
         }
         ObjectView::Present(native) => update(plan, snapshot, native, &wanted.deployment),
         ObjectView::Missing | ObjectView::Unknown => {
@@ -207,12 +211,12 @@ fn lead(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployment
         let class = wanted.deployment.spec.template.spec.class.name.as_str();
         native::clean_up(plan, snapshot, Some(class));
     }
-    ConditionVerdict::yes(reasons::RESOURCE_SYNCHRONIZED)
+    ConditionVerdict::yes(StandInReason::ResourceSynchronized)
 }
 
 /// The reason for which nothing can be converted.
 fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<ConditionVerdict> {
-    let no = |text: &str| Some(ConditionVerdict::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
+    let no = |text: &str| Some(ConditionVerdict::no(StandInReason::FailedToReadInfrastructure, text));
     let reference = &object.spec.template.spec.infrastructure_ref;
     match (&snapshot.cluster, &snapshot.template) {
         (ObjectView::Missing, _) => return no("its Cluster does not exist: create it"),
@@ -233,7 +237,7 @@ fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Condition
                  authority in an MCMMigration of the same name",
                 native.name_any()
             );
-            Some(ConditionVerdict::no(reasons::NAME_TAKEN, text))
+            Some(ConditionVerdict::no(StandInReason::NameTaken, text))
         }
         ObjectView::Present(_) | ObjectView::Missing => None,
     }
@@ -242,7 +246,7 @@ fn obstacle(snapshot: &Snapshot, object: &MachineDeployment) -> Option<Condition
 /// Creates the derived class and the copy of the bootstrap data. Returns the missing part.
 fn supply(plan: &mut Plan<Action>, snapshot: &Snapshot, wanted: &DesiredNativeObjects) -> Option<ConditionVerdict> {
     if let Some((source, copy)) = &wanted.copied {
-        let no = |text: String| Some(ConditionVerdict::no(reasons::FAILED_TO_READ_INFRASTRUCTURE, text));
+        let no = |text: String| Some(ConditionVerdict::no(StandInReason::FailedToReadInfrastructure, text));
         let version = match &snapshot.bootstrap {
             ObjectView::Present(version) => version.as_str(),
             ObjectView::Missing => {
@@ -297,18 +301,18 @@ fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployme
         ObjectView::Present(native) => native,
         ObjectView::Missing => {
             let text = "the MCM MachineDeployment has the authority and does not exist";
-            return ConditionVerdict::no(reasons::FAILED_TO_CONVERT_TO_CAPI, text);
+            return ConditionVerdict::no(StandInReason::FailedToConvertToCapi, text);
         }
         ObjectView::Unknown => {
             return ConditionVerdict::no(
-                reasons::FAILED_TO_CONVERT_TO_CAPI,
+                StandInReason::FailedToConvertToCapi,
                 "the MCM MachineDeployment cannot be read",
             );
         }
     };
     let spec = match native::shown(snapshot, native, &object.spec.cluster_name) {
         Ok(spec) => spec,
-        Err(refusals) => return ConditionVerdict::no(reasons::FAILED_TO_CONVERT_TO_CAPI, listed(&refusals)),
+        Err(refusals) => return ConditionVerdict::no(StandInReason::FailedToConvertToCapi, listed(&refusals)),
     };
     let mut next = MachineDeployment::clone(object);
     next.spec = spec;
@@ -316,7 +320,7 @@ fn follow(plan: &mut Plan<Action>, snapshot: &Snapshot, object: &MachineDeployme
     if let Some(patch) = mirror::change(&object.spec, &next.spec) {
         plan.then(Action::PatchSelf(json!({ "spec": patch })), "the MCM MachineDeployment has the authority");
     }
-    ConditionVerdict::yes(reasons::RESOURCE_SYNCHRONIZED)
+    ConditionVerdict::yes(StandInReason::ResourceSynchronized)
 }
 
 /// All refusals with their paths.

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use super::Snapshot;
-use crate::{
-    object::conditions::{self, ConditionVerdict},
-    stand_in::reasons,
-};
-use mcm_api::machine::MachineDeployment as Native;
+use crate::object::conditions::{self, ConditionVerdict};
+use mcm_api::{machine::MachineDeployment as Native, reasons::StandInCondition};
 use mcm_conversion::{
     status,
     types::{MCMMigrationStatus, MachineDeployment, MachineDeploymentStatus},
@@ -42,20 +39,21 @@ pub(super) fn current(
     let desired = native.map_or(0, |native| native.spec.replicas);
     let [replicas, updated, available] =
         [next.replicas, next.up_to_date_replicas, next.available_replicas].map(Option::unwrap_or_default);
-    let is_available = shown.conditions.iter().any(|one| one.type_ == reasons::AVAILABLE && one.status == "True");
+    let is_available =
+        shown.conditions.iter().any(|one| one.type_ == StandInCondition::Available.as_str() && one.status == "True");
     let all = [
-        (reasons::AVAILABLE, is_available, format!("{available} of {desired} machines are available")),
+        (StandInCondition::Available, is_available, format!("{available} of {desired} machines are available")),
         (
-            reasons::ROLLING_OUT,
+            StandInCondition::RollingOut,
             updated < replicas,
             format!("{updated} of {replicas} machines have the current template"),
         ),
-        (reasons::SCALING_UP, replicas < desired, format!("{replicas} of {desired} machines exist")),
-        (reasons::SCALING_DOWN, replicas > desired, format!("{replicas} of {desired} machines exist")),
+        (StandInCondition::ScalingUp, replicas < desired, format!("{replicas} of {desired} machines exist")),
+        (StandInCondition::ScalingDown, replicas > desired, format!("{replicas} of {desired} machines exist")),
     ];
-    conditions::set(&mut next.conditions, reasons::SYNCHRONIZED, synchronized, generation, snapshot.now);
+    conditions::set(&mut next.conditions, StandInCondition::Synchronized, synchronized, generation, snapshot.now);
     for (type_, is_true, message) in all {
-        let desired = ConditionVerdict::whether(is_true, &reasons::whether(type_, is_true), message);
+        let desired = ConditionVerdict::whether(is_true, type_.reason(is_true), message);
         conditions::set(&mut next.conditions, type_, desired, generation, snapshot.now);
     }
     conditions::set_paused(&mut next.conditions, None, generation, snapshot.now);
@@ -76,6 +74,6 @@ pub(super) fn with_verdict(
 ) -> MCMMigrationStatus {
     let mut next = stored.clone();
     let generation = snapshot.migration.known().and_then(|migration| migration.metadata.generation);
-    conditions::set(&mut next.conditions, reasons::STAND_IN, verdict, generation, snapshot.now);
+    conditions::set(&mut next.conditions, StandInCondition::StandIn, verdict, generation, snapshot.now);
     next
 }

@@ -8,9 +8,13 @@ use crate::{
         conditions::{self, ConditionVerdict},
         view::ObjectView,
     },
-    stand_in::{mirror, reasons},
+    stand_in::mirror,
 };
-use mcm_api::{labels, machine::MachineSet as Native};
+use mcm_api::{
+    labels,
+    machine::MachineSet as Native,
+    reasons::{StandInCondition, StandInReason},
+};
 use mcm_conversion::{
     VERSION,
     status::selector_text,
@@ -155,9 +159,9 @@ fn status(snapshot: &Snapshot, mirror: &MachineSet, native: &Native) -> MachineS
 fn refuse(plan: &mut Plan<Action>, snapshot: &Snapshot, mirror: &Arc<MachineSet>) {
     let mut next = mirror.status.clone().unwrap_or_default();
     let text = "the stand-in serves MachineDeployments only: create one of them";
-    let refused = ConditionVerdict::no(reasons::UNOWNED_UNSUPPORTED, text);
+    let refused = ConditionVerdict::no(StandInReason::UnownedUnsupported, text);
     let generation = mirror.metadata.generation;
-    conditions::set(&mut next.conditions, reasons::STAND_IN, refused, generation, snapshot.now);
+    conditions::set(&mut next.conditions, StandInCondition::StandIn, refused, generation, snapshot.now);
     if mirror.status.as_ref() != Some(&next) {
         let action = Action::WriteStatus { mirror: Arc::clone(mirror), status: Box::new(next) };
         plan.then(action, "it is not served");
