@@ -748,21 +748,17 @@ pub fn filled(remedy: &WaitRemedy, object: &SubjectRef, node: Option<&str>, wait
     let budget = budget_in(wait);
     let kind = resource_name(&object.kind);
     let places = [
-        ("{kind}", Some(kind.as_str())),
-        ("{namespace}", Some(&object.namespace)),
-        ("{name}", Some(&object.name)),
-        ("{machine}", of(MACHINE)),
-        ("{machineset}", of(SET)),
-        ("{node}", node),
-        ("{budget}", budget.map(|(_, name)| name)),
-        ("{budget-namespace}", budget.map(|(namespace, _)| namespace)),
-        ("{secret}", missing_secret_in(wait)),
+        ("kind", Some(kind.as_str())),
+        ("namespace", Some(&object.namespace)),
+        ("name", Some(&object.name)),
+        ("machine", of(MACHINE)),
+        ("machineset", of(SET)),
+        ("node", node),
+        ("budget", budget.map(|(_, name)| name)),
+        ("budget-namespace", budget.map(|(namespace, _)| namespace)),
+        ("secret", missing_secret_in(wait)),
     ];
-    let text = places.into_iter().try_fold(remedy.text.to_owned(), |text, (place, value)| match value {
-        Some(value) => Some(text.replace(place, value)),
-        None => (!text.contains(place)).then_some(text),
-    })?;
-    Some(ObjectRemedy { text, note: remedy.note, danger: remedy.danger })
+    Some(ObjectRemedy { text: remedy.text_with(&places)?, note: remedy.note, danger: remedy.danger })
 }
 
 /// Namespace and name of the disruption budget that a text names.

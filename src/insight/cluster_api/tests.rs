@@ -2,7 +2,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    CapiFacts, named,
+    CapiFacts,
+    cause::cause_of,
+    named,
     object::{CapiObject, Kind},
     testing::{
         WORKER, condition, draining, healthy, nothing, read, set, set_condition, with_native, without_bootstrap_data,
@@ -15,7 +17,8 @@ use crate::{
     terminal::TerminalLook,
     testing::at,
 };
-use mcm_rules::plan::{WaitKind, guide::RemedyDanger};
+use mcm_api::reasons::ProviderReason;
+use mcm_rules::plan::{WaitKind, cause::WaitCause, guide::RemedyDanger};
 
 fn answer(facts: &NamespaceFacts, all: Vec<(Kind, Value)>, wanted: &str) -> ObjectAnswer {
     let objects = read(all);
@@ -166,6 +169,10 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
     |all: &mut All| vm_is(all, "NameTaken", "another object has MCM Machine a: delete or rename one of them"),
     (WaitKind::SpecCorrection, ObjectVerdict::Blocked, "another object has MCM Machine a")
 )]
+#[case::unreadable_class(
+    |all: &mut All| vm_is(all, "Unreadable", "MachineClass worker cannot be read"),
+    (WaitKind::Unreadable, ObjectVerdict::Blocked, "its VM: MachineClass worker cannot be read")
+)]
 #[case::vm_in_the_making(
     |all: &mut All| vm_is(all, "Creating", "Creating VM"),
     (WaitKind::CloudOperation, ObjectVerdict::Waiting, "its VM to be created: Creating VM")
@@ -240,6 +247,28 @@ fn the_cause_of_a_machine_that_does_not_run_is_named(
     let first = &answer.waits[0];
     assert_eq!((first.kind, answer.verdict), (kind, verdict), "{first:?}");
     assert!(first.text.contains(text), "{}", first.text);
+}
+
+#[test]
+fn each_reason_of_the_provider_has_a_cause_and_a_wait() {
+    let of_vm = ProviderReason::ALL.iter().filter(|reason| cause_of(**reason) == WaitCause::Vm);
+    let of_vm: Vec<&str> = of_vm.map(|reason| reason.as_str()).collect();
+    assert_eq!(of_vm, ["NotProvisioned", "Creating", "RollingOut", "Deleting", "Failed"]);
+    for reason in ProviderReason::ALL {
+        let (mut all, cause) = (healthy(), cause_of(*reason));
+        vm_is(&mut all, reason.as_str(), "a message");
+        if cause == WaitCause::LoadBalancer {
+            set_condition(&mut all, Kind::MCMMachine, &condition("VMProvisioned", "True", "Provisioned", ""));
+            let registered = condition("LoadBalancerRegistered", "False", reason.as_str(), "a message");
+            set_condition(&mut all, Kind::MCMMachine, &registered);
+        }
+        let answer = of_worker(all);
+        let wait = answer.waits.first().unwrap_or_else(|| panic!("{reason} is no wait"));
+        let guide = cause.guide();
+        assert_eq!((wait.kind, wait.end, wait.meaning), (cause.kind(), guide.end, guide.meaning), "{reason}");
+        assert!(wait.text.ends_with("a message"), "{reason}: {}", wait.text);
+        assert!(!wait.remedies.is_empty(), "{reason}");
+    }
 }
 
 #[test]

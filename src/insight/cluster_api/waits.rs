@@ -4,20 +4,19 @@ use kube::ResourceExt;
 
 use super::{
     CapiFacts, ObjectLookup,
-    cause::{WaitCause, WaitingObject},
+    cause::{WaitingObject, cause_of},
     object::{CapiCondition, CapiObject, Kind},
 };
 use crate::{
     story::{DEPLOYMENT, ExplainedWait, MACHINE, ObjectAnswer, ObjectVerdict},
     terminal::short,
 };
-use mcm_api::labels;
-use mcm_rules::plan::guide::WaitEnd;
+use mcm_api::{
+    labels,
+    reasons::{ProviderCondition, ProviderReason},
+};
+use mcm_rules::plan::{cause::WaitCause, guide::WaitEnd};
 
-/// Reasons of `Ready` of an MCMMachine that a user resolves in its class or its Secrets.
-const OF_CLASS: [&str; 4] = ["ClassMissing", "FailureDomainUnavailable", "ProviderIDUnknown", "SecretMissing"];
-/// Reasons that a user resolves elsewhere.
-const OF_USER: [&str; 4] = ["NameTaken", "VMTaken", "VMLost", "LoadBalancerUnsupported"];
 /// Reasons of a condition about Nodes for which core has not looked at them.
 const NOT_LOOKED: [&str; 2] = ["NodeInspectionFailed", "ConnectionDown"];
 
@@ -50,16 +49,17 @@ impl<'a> CapiFacts<'a> {
         let place = self.place(kind, object);
         if object.has_pause() {
             let text = "its annotation cluster.x-k8s.io/paused to be removed";
-            return Some(WaitCause::Paused.told(&place, text, None));
+            return Some(place.wait_for(WaitCause::Paused, text, None));
         }
         let cluster = if kind == Kind::Cluster { Some(object) } else { self.objects.cluster_of(object).known() };
         if let Some(cluster) = cluster.filter(|cluster| cluster.spec.paused == Some(true)) {
             let text = format!("Cluster {} to be resumed: its spec.paused is true", cluster.name());
-            return Some(WaitCause::Paused.told(&place, text, None));
+            return Some(place.wait_for(WaitCause::PausedCluster, text, None));
         }
         let is_paused = kind == Kind::MachineDeployment && object.spec.paused == Some(true);
-        is_paused
-            .then(|| WaitCause::PausedRollout.told(&place, "its rollout to be resumed: its spec.paused is true", None))
+        is_paused.then(|| {
+            place.wait_for(WaitCause::PausedRollout, "its rollout to be resumed: its spec.paused is true", None)
+        })
     }
 
     fn cluster(&self, cluster: &CapiObject) -> Vec<ExplainedWait> {
@@ -70,27 +70,27 @@ impl<'a> CapiFacts<'a> {
         let mut waits: Vec<ExplainedWait> = self.control_plane(cluster, &place).into_iter().collect();
         if let Some(probe) = cluster.lacks("RemoteConnectionProbe").filter(|_| waits.is_empty()) {
             let text = format!("the workload cluster to answer: {}", short(&probe.text()));
-            waits.push(WaitCause::Connection.told(&place, text, None));
+            waits.push(place.wait_for(WaitCause::Connection, text, None));
         }
         let machines = self.objects.machines_below(Kind::Cluster, cluster.name());
         let others = machines.iter().filter(|machine| !self.waits(Kind::Machine, machine).is_empty()).count();
         if others > 0 {
             let text = format!("{others} of {} machines", machines.len());
-            waits.push(WaitCause::Machines.told(&place, text, None));
+            waits.push(place.wait_for(WaitCause::Machines, text, None));
         }
         let pools = self.objects.in_cluster(Kind::MachinePool, cluster.name());
         let pools = pools.filter(|pool| !self.waits(Kind::MachinePool, pool).is_empty());
         let pools: Vec<&str> = pools.map(CapiObject::name).collect();
         if !pools.is_empty() {
-            waits.push(WaitCause::Machines.told(
-                &place,
+            waits.push(place.wait_for(
+                WaitCause::Machines,
                 format!("the machines of MachinePool {}", pools.join(", ")),
                 None,
             ));
         }
         if let Some(available) = cluster.lacks("Available").filter(|_| waits.is_empty()) {
-            waits.push(WaitCause::Core.told(
-                &place,
+            waits.push(place.wait_for(
+                WaitCause::Core,
                 format!("the Cluster to be available: {}", short(&available.text())),
                 None,
             ));
@@ -111,7 +111,7 @@ impl<'a> CapiFacts<'a> {
         let reason = reason.map(|reason| format!(": {}", short(&reason))).unwrap_or_default();
         let text =
             format!("{} {} of Cluster {} to be provisioned{reason}", reference.kind, reference.name, cluster.name());
-        WaitCause::ClusterInfrastructure.told(place, text, None)
+        place.wait_for(WaitCause::ClusterInfrastructure, text, None)
     }
 
     /// The wait for the control plane, until it is initialized.
@@ -131,7 +131,7 @@ impl<'a> CapiFacts<'a> {
             [one] => format!("; its Machine is {one}"),
             many => format!("; its Machines are {}", many.join(", ")),
         };
-        Some(WaitCause::ControlPlane.told(place, format!("{what} to be initialized{machines}"), None))
+        Some(place.wait_for(WaitCause::ControlPlane, format!("{what} to be initialized{machines}"), None))
     }
 
     fn replicas(&self, kind: Kind, object: &CapiObject) -> Vec<ExplainedWait> {
@@ -142,18 +142,18 @@ impl<'a> CapiFacts<'a> {
             let missing = wanted - status.available_replicas;
             let reason = object.condition("ScalingUp").filter(|one| one.message.contains("blocked"));
             let reason = reason.map(|one| format!(": {}", short(&one.text()))).unwrap_or_default();
-            waits.push(WaitCause::Machines.told(
-                &place,
+            waits.push(place.wait_for(
+                WaitCause::Machines,
                 format!("{missing} of {wanted} machines to be available{reason}"),
                 None,
             ));
         }
         if status.replicas > wanted {
             let text = format!("{} machines to be deleted", status.replicas - wanted);
-            waits.push(WaitCause::Machines.told(&place, text, None));
+            waits.push(place.wait_for(WaitCause::Machines, text, None));
         }
         if let Some(rolling) = object.condition("RollingOut").filter(|one| one.is_true()) {
-            waits.push(WaitCause::Rollout.told(&place, format!("its rollout: {}", short(&rolling.text())), None));
+            waits.push(place.wait_for(WaitCause::Rollout, format!("its rollout: {}", short(&rolling.text())), None));
         }
         waits
     }
@@ -168,7 +168,7 @@ impl<'a> CapiFacts<'a> {
             machine.lacks("HealthCheckSucceeded").filter(|_| machine.lacks("OwnerRemediated").is_some())
         {
             let text = format!("its owner to replace it: {}", short(&check.text()));
-            waits.push(WaitCause::Remediation.told(&place, text, None));
+            waits.push(place.wait_for(WaitCause::Remediation, text, None));
         }
         waits
     }
@@ -177,7 +177,7 @@ impl<'a> CapiFacts<'a> {
         let cluster = match self.objects.cluster_of(machine) {
             ObjectLookup::Missing => {
                 let text = format!("Cluster {}, which does not exist", machine.cluster_name());
-                return vec![WaitCause::Core.told(place, text, None)];
+                return vec![place.wait_for(WaitCause::Core, text, None)];
             }
             cluster => cluster.known(),
         };
@@ -197,7 +197,7 @@ impl<'a> CapiFacts<'a> {
             None => {
                 let health = machine.lacks("NodeHealthy").filter(|one| !NOT_LOOKED.contains(&one.reason.as_str()));
                 let reason = health.map(|one| format!(": {}", short(&one.text()))).unwrap_or_default();
-                vec![WaitCause::NodeJoin.told(place, format!("its Node to join{reason}"), None)]
+                vec![place.wait_for(WaitCause::NodeJoin, format!("its Node to join{reason}"), None)]
             }
         }
     }
@@ -221,15 +221,16 @@ impl<'a> CapiFacts<'a> {
         let config = &machine.spec.bootstrap.config_ref;
         let reason = machine.lacks("BootstrapConfigReady").map(CapiCondition::text).filter(|text| !text.is_empty());
         let reason = reason.map(|reason| format!(": {}", short(&reason))).unwrap_or_default();
-        let text = match config.name.as_str() {
-            "" => "its bootstrap data: spec.bootstrap names neither a Secret nor a config".to_owned(),
-            name => format!("its bootstrap data from {} {name}{reason}", config.kind),
-        };
-        let mut told = WaitCause::Bootstrap.told(place, text, None);
-        if config.name.is_empty() {
-            told.end = WaitEnd::User;
-        }
-        Some(told)
+        Some(match config.name.as_str() {
+            "" => {
+                let text = "its bootstrap data: spec.bootstrap names neither a Secret nor a config";
+                place.wait_for(WaitCause::BootstrapSecret, text, None)
+            }
+            name => {
+                let text = format!("its bootstrap data from {} {name}{reason}", config.kind);
+                place.wait_for(WaitCause::Bootstrap, text, None)
+            }
+        })
     }
 
     fn infrastructure(&self, machine: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
@@ -238,31 +239,35 @@ impl<'a> CapiFacts<'a> {
         let reason = condition.map(|one| format!(": {}", short(&one.text()))).unwrap_or_default();
         let what = format!("{} {}", reference.kind, reference.name);
         if reference.kind != Kind::MCMMachine.name() {
-            let wait = || WaitCause::OtherProvider.told(place, format!("{what} to be ready{reason}"), None);
+            let wait = || place.wait_for(WaitCause::OtherProvider, format!("{what} to be ready{reason}"), None);
             return condition.map(|_| wait()).into_iter().collect();
         }
         match self.objects.see(Kind::MCMMachine, &reference.name) {
             ObjectLookup::Present(object) => self.mcm_machine(object, place),
             ObjectLookup::Unknown => condition
-                .map(|_| WaitCause::Vm.told(place, format!("{what} to be ready{reason}"), None))
+                .map(|_| place.wait_for(WaitCause::Vm, format!("{what} to be ready{reason}"), None))
                 .into_iter()
                 .collect(),
             ObjectLookup::Missing if condition.is_some_and(|one| one.reason == "ObjectDeleted") => {
                 let text = format!("{what}, which was deleted with its VM: delete the Machine");
-                vec![WaitCause::Obstacle.told(place, text, None)]
+                vec![place.wait_for(WaitCause::Obstacle, text, None)]
             }
-            ObjectLookup::Missing => vec![WaitCause::Core.told(place, format!("{what}, which does not exist"), None)],
+            ObjectLookup::Missing => {
+                vec![place.wait_for(WaitCause::Core, format!("{what}, which does not exist"), None)]
+            }
         }
     }
 
     /// The waits of the VM of a Machine.
     fn mcm_machine(&self, object: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
-        self.provided(Kind::MCMMachine, object, place, |text| match object.lacks("LoadBalancerRegistered") {
-            Some(registered) if is_of_load_balancer(object, registered) => {
-                let text = format!("the load balancer of the control plane: {}", short(&registered.text()));
-                vec![WaitCause::LoadBalancer.told(place, text, None)]
+        self.provided(Kind::MCMMachine, object, place, |text| {
+            match object.lacks(ProviderCondition::LoadBalancerRegistered.as_str()) {
+                Some(registered) if is_of_load_balancer(object, registered) => {
+                    let text = format!("the load balancer of the control plane: {}", short(&registered.text()));
+                    vec![place.wait_for(WaitCause::LoadBalancer, text, None)]
+                }
+                _ => self.vm(object, place, text),
             }
-            _ => self.vm(object, place, text),
         })
     }
 
@@ -282,18 +287,16 @@ impl<'a> CapiFacts<'a> {
             return Vec::new();
         }
         let text = short(&ready.text());
-        let cause = match ready.reason.as_str() {
-            "WaitingForOwner" | "WaitingForCluster" | "WaitingForMCMObjects" => WaitCause::Core,
-            "WaitingForClusterInfrastructureReady" | "WaitingForClusterNetwork" => WaitCause::ClusterInfrastructure,
-            "WaitingForBootstrapData" => WaitCause::Bootstrap,
-            "MachineControllerManagerActive" | "ReplicasNotManagedElsewhere" => WaitCause::Obstacle,
-            "NotConnected" => WaitCause::Connection,
-            reason if OF_CLASS.contains(&reason) => WaitCause::Class,
-            reason if OF_USER.contains(&reason) => WaitCause::Obstacle,
-            _ => return others(&text),
+        let cause = match ProviderReason::parse(&ready.reason).map(cause_of) {
+            Some(WaitCause::LoadBalancer | WaitCause::Vm) | None => return others(&text),
+            Some(cause) => cause,
         };
         let subject = if kind == Kind::MCMMachine { "its VM" } else { "its VMs" };
-        vec![cause.told(place, completed(subject, &text), None)]
+        let mut wait = place.wait_for(cause, completed(subject, &text), None);
+        if cause == WaitCause::Bootstrap && place.object.spec.bootstrap.config_ref.name.is_empty() {
+            wait.remedies = place.remedies_of(WaitCause::BootstrapSecret);
+        }
+        vec![wait]
     }
 
     /// The waits of the MCM Machine; without one, the condition of the MCMMachine.
@@ -308,7 +311,7 @@ impl<'a> CapiFacts<'a> {
             (None, true) => format!("its VM to be deleted: {text}"),
             (None, false) => format!("its VM to be created: {text}"),
         };
-        vec![WaitCause::Vm.told(place, text, None)]
+        vec![place.wait_for(WaitCause::Vm, text, None)]
     }
 
     /// The verdict on the MCM Machine of an MCMMachine; `None` without a Machine.
@@ -329,22 +332,22 @@ impl<'a> CapiFacts<'a> {
         if let Some(health) = machine.lacks("NodeHealthy") {
             let text = short(&health.text());
             return vec![match health.reason.as_str() {
-                reason if NOT_LOOKED.contains(&reason) => WaitCause::Connection.told(
-                    place,
+                reason if NOT_LOOKED.contains(&reason) => place.wait_for(
+                    WaitCause::Connection,
                     format!("the workload cluster to answer about Node {node}: {text}"),
                     None,
                 ),
-                _ => WaitCause::NodeHealth.told(place, format!("Node {node} to become healthy: {text}"), None),
+                _ => place.wait_for(WaitCause::NodeHealth, format!("Node {node} to become healthy: {text}"), None),
             }];
         }
         let available = machine.lacks("Available").filter(|one| one.reason == "WaitingForMinReadySeconds");
         if available.is_some() {
             let text = "it to be ready for minReadySeconds";
-            return vec![WaitCause::Machines.told(place, text, None)];
+            return vec![place.wait_for(WaitCause::Machines, text, None)];
         }
         let ready = machine.lacks("Ready").filter(|one| !one.message.is_empty());
         ready
-            .map(|one| WaitCause::Core.told(place, format!("its conditions: {}", short(&one.text())), None))
+            .map(|one| place.wait_for(WaitCause::Core, format!("its conditions: {}", short(&one.text())), None))
             .into_iter()
             .collect()
     }
@@ -352,30 +355,30 @@ impl<'a> CapiFacts<'a> {
     fn deletion_of_machine(&self, machine: &CapiObject) -> Vec<ExplainedWait> {
         let place = self.place(Kind::Machine, machine);
         let Some(deleting) = machine.condition("Deleting").filter(|one| one.is_true()) else {
-            return vec![WaitCause::Deletion.told(&place, "Cluster API core to act on its deletion", None)];
+            return vec![place.wait_for(WaitCause::Deletion, "Cluster API core to act on its deletion", None)];
         };
         let text = short(&deleting.text());
         let node = &machine.status.node_ref.name;
         let wait = match deleting.reason.as_str() {
-            "WaitingForPreDrainHook" | "WaitingForPreTerminateHook" => WaitCause::Hook.told(&place, text, None),
+            "WaitingForPreDrainHook" | "WaitingForPreTerminateHook" => place.wait_for(WaitCause::Hook, text, None),
             "DrainingNode" => {
                 // The first line only names the start.
                 let lines: Vec<&str> =
                     deleting.message.lines().skip(1).map(|line| line.trim_start_matches("* ")).collect();
                 let pods = if lines.is_empty() { text } else { short(&lines.join(" ")) };
-                WaitCause::Drain.told(&place, format!("Node {node} to be drained: {pods}"), machine.drain_ends())
+                place.wait_for(WaitCause::Drain, format!("Node {node} to be drained: {pods}"), machine.drain_ends())
             }
             "WaitingForVolumeDetach" => {
-                WaitCause::Volumes.told(&place, format!("volumes of Node {node}: {text}"), None)
+                place.wait_for(WaitCause::Volumes, format!("volumes of Node {node}: {text}"), None)
             }
             "WaitingForInfrastructureDeletion" => {
                 let object = self.objects.see(Kind::MCMMachine, &machine.spec.infrastructure_ref.name).known();
                 return match object {
                     Some(object) => self.mcm_machine(object, &place),
-                    None => vec![WaitCause::Deletion.told(&place, text, None)],
+                    None => vec![place.wait_for(WaitCause::Deletion, text, None)],
                 };
             }
-            _ => WaitCause::Deletion.told(&place, text, None),
+            _ => place.wait_for(WaitCause::Deletion, text, None),
         };
         vec![wait]
     }
@@ -387,7 +390,7 @@ impl<'a> CapiFacts<'a> {
             (Some(one), _) | (None, Some(one)) => short(&one.text()),
             (None, None) => "its parts to be deleted".to_owned(),
         };
-        vec![WaitCause::Deletion.told(&place, text, None)]
+        vec![place.wait_for(WaitCause::Deletion, text, None)]
     }
 
     fn pool(&self, pool: &CapiObject) -> Vec<ExplainedWait> {
@@ -404,7 +407,7 @@ impl<'a> CapiFacts<'a> {
         let nodes = i32::try_from(nodes).unwrap_or(i32::MAX);
         if waits.is_empty() && nodes != wanted {
             let text = format!("{nodes} Nodes to be {wanted}");
-            return vec![WaitCause::Machines.told(&place, text, None)];
+            return vec![place.wait_for(WaitCause::Machines, text, None)];
         }
         waits
     }
@@ -413,7 +416,7 @@ impl<'a> CapiFacts<'a> {
         self.provided(Kind::MCMMachinePool, object, place, |text| {
             let natives = self.deployments_of(object.name()).into_iter().flat_map(|native| native.waits);
             let natives: Vec<ExplainedWait> = natives.collect();
-            if natives.is_empty() { vec![WaitCause::Vm.told(place, text, None)] } else { natives }
+            if natives.is_empty() { vec![place.wait_for(WaitCause::Vm, text, None)] } else { natives }
         })
     }
 
@@ -430,8 +433,8 @@ impl<'a> CapiFacts<'a> {
         let place = self.place(kind, object);
         match object.condition("Ready") {
             Some(ready) if ready.is_true() => Vec::new(),
-            Some(ready) => vec![WaitCause::ClusterInfrastructure.told(
-                &place,
+            Some(ready) => vec![place.wait_for(
+                WaitCause::ClusterInfrastructure,
                 completed("its infrastructure", &short(&ready.text())),
                 None,
             )],
@@ -452,13 +455,14 @@ impl<'a> CapiFacts<'a> {
 
 /// The wait for the provider, which has set no condition.
 fn unseen(kind: Kind, object: &CapiObject, place: &WaitingObject<'_>) -> ExplainedWait {
-    WaitCause::Provider.told(place, format!("the provider to act on {} {}", kind.name(), object.name()), None)
+    place.wait_for(WaitCause::Provider, format!("the provider to act on {} {}", kind.name(), object.name()), None)
 }
 
 /// The load balancer is next: the VM exists, or is deleted only after it left.
 fn is_of_load_balancer(object: &CapiObject, registered: &CapiCondition) -> bool {
-    let has_vm = object.condition("VMProvisioned").is_some_and(CapiCondition::is_true);
-    has_vm && !object.is_deleting() || object.is_deleting() && registered.reason == "Deregistering"
+    let has_vm = object.condition(ProviderCondition::VmProvisioned.as_str()).is_some_and(CapiCondition::is_true);
+    has_vm && !object.is_deleting()
+        || object.is_deleting() && registered.reason == ProviderReason::Deregistering.as_str()
 }
 
 /// The message of a condition, so that it completes "waits for".

@@ -44,6 +44,24 @@ pub struct WaitRemedy {
     pub danger: RemedyDanger,
 }
 
+impl WaitRemedy {
+    /// Its text with values for `{places}`; `None` if it names a place without a value.
+    pub fn text_with(&self, places: &[(&str, Option<&str>)]) -> Option<String> {
+        let (mut text, mut rest) = (String::new(), self.text);
+        // One pass: a value may look like a place.
+        while let Some((before, after)) = rest.split_once('{') {
+            text += before;
+            let found =
+                places.iter().find_map(|(place, value)| Some((value, after.strip_prefix(place)?.strip_prefix('}')?)));
+            match found {
+                Some((value, after)) => (text, rest) = (text + (*value)?, after),
+                None => (text, rest) = (text + "{", after),
+            }
+        }
+        Some(text + rest)
+    }
+}
+
 /// The entry of a kind in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitGuide {
@@ -55,23 +73,23 @@ pub struct WaitGuide {
     pub remedies: Vec<WaitRemedy>,
 }
 
-const fn safe(text: &'static str, note: &'static str) -> WaitRemedy {
+pub(super) const fn safe(text: &'static str, note: &'static str) -> WaitRemedy {
     WaitRemedy { text, note, danger: RemedyDanger::Safe }
 }
 
-const fn kills_pods(text: &'static str, note: &'static str) -> WaitRemedy {
+pub(super) const fn kills_pods(text: &'static str, note: &'static str) -> WaitRemedy {
     WaitRemedy { text, note, danger: RemedyDanger::KillsPods }
 }
 
-const fn replaces(text: &'static str, note: &'static str) -> WaitRemedy {
+pub(super) const fn replaces(text: &'static str, note: &'static str) -> WaitRemedy {
     WaitRemedy { text, note, danger: RemedyDanger::ReplacesMachines }
 }
 
-const fn loses_data(text: &'static str, note: &'static str) -> WaitRemedy {
+pub(super) const fn loses_data(text: &'static str, note: &'static str) -> WaitRemedy {
     WaitRemedy { text, note, danger: RemedyDanger::LosesData }
 }
 
-fn guide(meaning: &'static str, end: WaitEnd, remedies: &[WaitRemedy]) -> WaitGuide {
+pub(super) fn guide(meaning: &'static str, end: WaitEnd, remedies: &[WaitRemedy]) -> WaitGuide {
     WaitGuide { meaning, end, remedies: remedies.to_vec() }
 }
 
@@ -79,11 +97,11 @@ const DESCRIBE: WaitRemedy = safe("kubectl describe {kind} {name} -n {namespace}
 const SEE_MACHINES: WaitRemedy = safe("mcm why -n {namespace}", "names the machines that wait");
 const REPLACE: WaitRemedy =
     replaces("kubectl delete machines.machine.sapcloud.io {machine} -n {namespace}", "replaces it now");
-const CHECK_CLASS: WaitRemedy = safe(
+pub(super) const CHECK_CLASS: WaitRemedy = safe(
     "kubectl get machineclasses.machine.sapcloud.io,secrets -n {namespace} -o yaml | mcm class check -f -",
     "names each wrong field",
 );
-const SEE_UNREADABLE: WaitRemedy =
+pub(super) const SEE_UNREADABLE: WaitRemedy =
     safe("kubectl get events -n {namespace} --field-selector reason=Unreadable", "names the field to correct");
 const SEE_NODES: WaitRemedy = safe("kubectl get nodes", IN_TARGET);
 const FORCE_DRAIN: WaitRemedy = kills_pods(
@@ -488,41 +506,62 @@ impl WaitEnd {
     }
 }
 
-/// The names that remedies leave open.
-#[cfg(test)]
-const PLACES: [&str; 9] =
-    ["kind", "namespace", "name", "machine", "machineset", "node", "budget", "budget-namespace", "secret"];
-
-/// The page `docs/waits.md`.
-#[cfg(test)]
-fn page() -> String {
-    let mut text = "# Waits\n\nEach kind of wait that plans, logs, `mcm why` and its JSON name. Generated from `src/rules/plan/guide.rs`: \
-                    run `UPDATE_DOCS=1 cargo test -p mcm-rules waits_page` after a change.\n"
-        .to_owned();
-    for kind in WaitKind::ALL {
-        let WaitGuide { meaning, end, remedies } = kind.guide();
-        text += &format!("\n## {kind:?}\n\n{meaning}\n\nEnd: {}.\n", end.text());
-        if !remedies.is_empty() {
-            text += "\n| You can | Effect |\n|---|---|\n";
-            for WaitRemedy { text: remedy, note, danger } in remedies {
-                let remedy = PLACES.into_iter().fold(remedy.replace('|', "\\|"), |text, place| {
-                    text.replace(&format!("{{{place}}}"), &format!("<{place}>"))
-                });
-                let is_command = ["kubectl ", "mcm ", "clusterctl "].iter().any(|start| remedy.starts_with(start));
-                let remedy = if is_command { format!("`{remedy}`") } else { remedy };
-                let note = if note.is_empty() { String::new() } else { format!(": {note}") };
-                text += &format!("| {remedy}{note} | {} |\n", danger.text());
-            }
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
-    use super::*;
+    use rstest::rstest;
+
+    use super::{super::cause::WaitCause, *};
+
+    /// The names that remedies leave open.
+    const PLACES: [&str; 13] = [
+        "kind",
+        "namespace",
+        "name",
+        "machine",
+        "machineset",
+        "node",
+        "budget",
+        "budget-namespace",
+        "secret",
+        "cluster",
+        "vm",
+        "config-kind",
+        "config",
+    ];
+
+    fn page() -> String {
+        let mut text = "# Waits\n\nEach kind of wait that plans, logs, `mcm why` and its JSON name, with the causes for which objects of \
+                        Cluster API wait. Generated from `src/rules/plan/guide.rs` and `src/rules/plan/cause.rs`: run \
+                        `UPDATE_DOCS=1 cargo test -p mcm-rules waits_page` after a change.\n"
+            .to_owned();
+        for kind in WaitKind::ALL {
+            text += &format!("\n## {kind:?}\n{}", row(&kind.guide()));
+            for cause in WaitCause::ALL.iter().filter(|cause| cause.kind() == kind) {
+                text += &format!("\n### Cluster API: {cause:?}\n{}", row(&cause.guide()));
+            }
+        }
+        text
+    }
+
+    fn row(guide: &WaitGuide) -> String {
+        let WaitGuide { meaning, end, remedies } = guide;
+        let mut text = format!("\n{meaning}\n\nEnd: {}.\n", end.text());
+        if !remedies.is_empty() {
+            text += "\n| You can | Effect |\n|---|---|\n";
+        }
+        for WaitRemedy { text: remedy, note, danger } in remedies {
+            let remedy = PLACES.into_iter().fold(remedy.replace('|', "\\|"), |text, place| {
+                text.replace(&format!("{{{place}}}"), &format!("<{place}>"))
+            });
+            let is_command = ["kubectl ", "mcm ", "clusterctl "].iter().any(|start| remedy.starts_with(start));
+            let remedy = if is_command { format!("`{remedy}`") } else { remedy };
+            let note = if note.is_empty() { String::new() } else { format!(": {note}") };
+            text += &format!("| {remedy}{note} | {} |\n", danger.text());
+        }
+        text
+    }
 
     #[test]
     fn each_wait_that_a_user_or_another_program_ends_has_a_remedy() {
@@ -568,5 +607,14 @@ mod tests {
             fs::write(&path, page()).unwrap();
         }
         assert!(fs::read_to_string(&path).unwrap() == page(), "run UPDATE_DOCS=1 cargo test -p mcm-rules waits_page");
+    }
+
+    #[rstest]
+    #[case("describe {kind} {name}", Some("describe machine a{kind}"))]
+    #[case("patch {name} -p '{\"spec\":{}}'", Some("patch a{kind} -p '{\"spec\":{}}'"))]
+    #[case("delete {machine}", None)]
+    fn a_value_that_looks_like_a_place_stays_as_it_is(#[case] text: &'static str, #[case] expected: Option<&str>) {
+        let places = [("kind", Some("machine")), ("name", Some("a{kind}")), ("machine", None)];
+        assert_eq!(safe(text, "").text_with(&places).as_deref(), expected);
     }
 }

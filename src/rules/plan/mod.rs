@@ -2,6 +2,7 @@
 //!
 //! This module is below controllers, drain, safety, drivers and runtime, and does not depend on any kind.
 
+pub mod cause;
 mod event;
 pub mod guide;
 mod hold;
