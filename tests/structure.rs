@@ -11,6 +11,8 @@ use std::{
 
 use tree::{Crate, PRODUCT, Tree, circles, code_of, crates_of, product_of, words_of};
 
+#[path = "structure/catalogue.rs"]
+mod catalogue;
 #[path = "structure/conformance.rs"]
 mod conformance;
 #[path = "structure/faults.rs"]
