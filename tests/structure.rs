@@ -156,6 +156,18 @@ fn files_form_no_circles() {
     none(&circles_of(&Tree::read(root())));
 }
 
+/// Texts for users are made by `error_line`: the errors of kube-rs print a Debug form of the answer, and repeat their causes.
+#[test]
+fn no_text_for_users_prints_an_error_chain() {
+    let tree = Tree::read(root());
+    let is_for_users = |file: &Path| ["insight", "mcm/cli"].iter().any(|room| file.starts_with(room));
+    let printed = tree.files().filter(|(file, _)| is_for_users(file)).filter(|(_, text)| {
+        let code = product_of(text);
+        code.contains("{error:#}") || code.contains("{cause:#}") || code.contains("{source:#}")
+    });
+    none(&printed.map(|(file, _)| format!("{}: use error_line", file.display())).collect::<Vec<_>>());
+}
+
 #[test]
 fn tests_are_in_one_file_or_one_folder() {
     let mut files = Vec::new();

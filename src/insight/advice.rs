@@ -52,7 +52,7 @@ impl NamespaceFacts {
         let guide = wait.kind.guide();
         found
             .extend(guide.remedies.iter().filter(is_apt).filter_map(|remedy| filled(remedy, object, node, &wait.text)));
-        found
+        found.into_iter().map(|remedy| remedy.addressed(&self.place.call)).collect()
     }
 
     /// The budget that a wait names, if it was read.

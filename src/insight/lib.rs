@@ -19,6 +19,7 @@ mod known;
 pub mod manager;
 pub mod memory;
 pub mod ownerless;
+pub mod place;
 pub mod plan;
 pub mod progress;
 pub mod read_only;
@@ -30,4 +31,5 @@ pub mod table;
 pub mod terminal;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod vms;
 mod wording;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::manager::ManagerLease;
-use crate::read_only::ReadOnly;
+use crate::{error::error_line, read_only::ReadOnly};
 use mcm_api::syntax::is_subdomain;
 use mcm_controllers::MACHINES;
 use mcm_rules::plan::SubjectRef;
@@ -94,9 +94,9 @@ impl Memory {
                 self.explained.extend(waiters.items);
                 self.asked.push(whom);
             }
-            Err(error) => {
-                self.problems.push(format!("the manager {whom} was not asked since when objects wait: {error:#}"))
-            }
+            Err(error) => self
+                .problems
+                .push(format!("the manager {whom} was not asked since when objects wait: {}", error_line(&error))),
         }
     }
 }
@@ -108,7 +108,7 @@ pub async fn ask(cell: &ReadOnly, managers: &[ManagerLease], url: Option<&Url>) 
     let query = match question(&["explain"], &[("namespace", cell.namespace.as_str()), ("limit", limit.as_str())]) {
         Ok(query) => query,
         Err(error) => {
-            memory.problems.push(format!("no manager was asked since when objects wait: {error:#}"));
+            memory.problems.push(format!("no manager was asked since when objects wait: {}", error_line(&error)));
             return memory;
         }
     };
@@ -122,7 +122,7 @@ pub async fn ask(cell: &ReadOnly, managers: &[ManagerLease], url: Option<&Url>) 
         return memory;
     }
     for (pod, answer) in answers(cell, managers, &query).await {
-        memory.add(pod, answer.map_err(|error| anyhow!("{error:#}; name its address with --manager")));
+        memory.add(pod, answer.map_err(|error| anyhow!("{}; name its address with --manager", error_line(&error))));
     }
     memory
 }

@@ -10,9 +10,10 @@ use kube::{Api, Client, ResourceExt, client::Body};
 use serde_json::json;
 use tower::{BoxError, service_fn};
 
+use crate::place::CallTarget;
 use mcm_api::{kinds::NODES, labels, machine::Machine, node::Node};
 use mcm_controllers::{KINDS, MACHINES, SETS, Settings, machine_deployment, node};
-use mcm_rules::plan::PlanPreview;
+use mcm_rules::plan::{PlanPreview, shell::CallFlags};
 use mcm_runtime::{
     cache::Key,
     cell::{CellConfig, CellScope, ControllerCell, SharedCellState, UnreadCause, UnreadKind},
@@ -20,7 +21,9 @@ use mcm_runtime::{
     dated::DatedObject,
     events::EventRecorder,
     kind_cache::CachedKind,
-    kubeconfig::{self, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent},
+    kubeconfig::{
+        self, ContextChoice, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
+    },
     metrics::MetricsRegistry,
     role::ControllerRole,
     target::{CellTargets, NodePlacement, TargetAssignment, TargetClients, TargetId},
@@ -28,7 +31,7 @@ use mcm_runtime::{
 };
 
 /// Time until the API servers listed every kind, or refused to. What is not read by then is unknown.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The roles whose plans are made.
 const ROLES: [ControllerRole; 2] = [SETS, MACHINES];
@@ -52,6 +55,8 @@ pub struct ReadOnlyClients {
     pub target: Option<(Client, Uri)>,
     /// The namespace of the objects.
     pub namespace: String,
+    /// The control cluster, for texts.
+    pub place: CallTarget,
 }
 
 /// A cell that only reads.
@@ -65,6 +70,8 @@ pub struct ReadOnly {
     pub settings: Settings,
     /// The namespace of the objects.
     pub namespace: String,
+    /// The control cluster, for texts.
+    pub place: CallTarget,
     /// The time of this computer.
     pub clock: Arc<dyn TimeSource>,
     /// Kinds that could not be read.
@@ -88,9 +95,12 @@ impl ReadOnlyClients {
         control: &ControlKubeconfig,
         target: &TargetKubeconfig,
         namespace: Option<String>,
+        choice: &ContextChoice,
+        call: CallFlags,
     ) -> Result<Self> {
         let fallback = KubeconfigFallback::LocalKubeconfig;
-        let ProcessClusters { control, target } = ProcessClusters::load(control, target, fallback).await?;
+        let ProcessClusters { control, target } =
+            ProcessClusters::load_chosen(control, target, fallback, choice).await?;
         let client = reading(kubeconfig::client(&control, UserAgent::Mcm).await?);
         let target = match target {
             Some(target) => {
@@ -99,13 +109,13 @@ impl ReadOnlyClients {
             None => None,
         };
         let namespace = namespace.unwrap_or_else(|| control.config.default_namespace.clone());
-        Ok(Self { control: client, server: control.config.cluster_url, target, namespace })
+        let place = CallTarget { cluster: control.title(), call };
+        Ok(Self { control: client, server: control.config.cluster_url, target, namespace, place })
     }
 
     /// The same clients for another namespace.
     pub fn within(&self, namespace: &str) -> Self {
-        let (control, server, target) = (self.control.clone(), self.server.clone(), self.target.clone());
-        Self { control, server, target, namespace: namespace.to_owned() }
+        Self { namespace: namespace.to_owned(), ..self.clone() }
     }
 
     /// The target cluster is another one than the control cluster.
@@ -172,7 +182,7 @@ impl ReadOnly {
 
     async fn read(reach: ReadOnlyClients, settings: Settings) -> Self {
         let is_apart = reach.is_apart();
-        let ReadOnlyClients { control, target, namespace, .. } = reach;
+        let ReadOnlyClients { control, target, namespace, place, .. } = reach;
         let target = target.map(|(client, _)| client);
         let assignment =
             if target.is_some() { TargetAssignment::One(TargetId::only()) } else { TargetAssignment::None };
@@ -185,7 +195,7 @@ impl ReadOnly {
         let settings = Settings { deployment, ..settings };
         let (cell, clock) = cell(&control, &namespace, targets, &settings);
         let unread = cell.unread_after(PATIENCE).await;
-        Self { cell, control, target, settings, namespace, clock, unread }
+        Self { cell, control, target, settings, namespace, place, clock, unread }
     }
 
     /// The plan that a controller would make for an object; `None` if the object does not exist or is unreadable.

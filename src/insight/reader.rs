@@ -16,7 +16,8 @@ use crate::{
     error::UsageError,
     manager::ManagerFreeze,
     memory,
-    read_only::{ReadOnly, RoleLease},
+    place::CallTarget,
+    read_only::{PATIENCE, ReadOnly, RoleLease},
     story::{self, ByName, CONTROLLERS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET, UndecodableObject},
     terminal::short,
 };
@@ -126,7 +127,7 @@ pub async fn facts(cell: &ReadOnly) -> Result<NamespaceFacts> {
 pub async fn unplanned(cell: &ReadOnly) -> Result<NamespaceFacts> {
     let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
     let facts = listed(&cell.namespace, cell.clock.now(), lists);
-    Ok(NamespaceFacts { unread: unread(cell), managers: managers(cell).await, ..facts })
+    Ok(NamespaceFacts { place: cell.place.clone(), unread: unread(cell), managers: managers(cell).await, ..facts })
 }
 
 /// Reads the objects of a namespace, without plans for them.
@@ -150,6 +151,7 @@ fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes
     NamespaceFacts {
         now,
         namespace: namespace.to_owned(),
+        place: CallTarget::default(),
         unreadable: [deployments.unreadable, sets.unreadable, machines.unreadable, classes.unreadable].concat(),
         deployments: deployments.objects,
         sets: sets.objects,
@@ -178,6 +180,7 @@ pub fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
     let facts = NamespaceFacts {
         now: cell.clock.now(),
         namespace: cell.namespace.clone(),
+        place: cell.place.clone(),
         deployments: by_name(cell),
         sets: by_name(cell),
         machines: by_name(cell),
@@ -277,7 +280,7 @@ pub fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
 fn unread_text(unread: &UnreadKind) -> String {
     let kind = &unread.kind;
     match &unread.cause {
-        UnreadCause::Silence => kind.clone(),
+        UnreadCause::Silence => format!("{kind} (no answer within {} s)", PATIENCE.as_secs()),
         UnreadCause::Refusal(refusal) => format!("{kind} ({})", refused(refusal, kind)),
         UnreadCause::OtherCluster(text) => format!("{kind} ({text})"),
     }
@@ -379,7 +382,7 @@ mod tests {
         let refused = |refusal: &str| unread(UnreadCause::Refusal(refusal.to_owned()));
         assert_eq!(refused(refusal), "secrets (alice may not list secrets)");
         assert_eq!(refused("none of your business"), "secrets (this user may not list secrets)");
-        assert_eq!(unread(UnreadCause::Silence), "secrets");
+        assert_eq!(unread(UnreadCause::Silence), "secrets (no answer within 20 s)");
         let elsewhere = UnreadCause::OtherCluster("none of 3 is in the cluster".to_owned());
         assert_eq!(unread(elsewhere), "secrets (none of 3 is in the cluster)");
     }

@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 
 use crate::{
+    place::CallTarget,
     story::{CLASS, ExplainedWait, ManagerLease, NamespaceFacts, ObjectAnswer, ObjectRemedy, ObjectVerdict},
     table::table,
     terminal::{StatusMark, TerminalLook, ago, short},
 };
-use mcm_rules::plan::guide::WaitEnd;
+use mcm_rules::plan::{guide::WaitEnd, shell::CallFlags};
 
 /// Columns of a mark and the space behind it.
 const MARK: usize = 2;
@@ -46,8 +47,9 @@ pub fn one(
     answer: &ObjectAnswer,
     manager: Option<&ManagerLease>,
     notes: &[String],
-    now: Timestamp,
+    facts: &NamespaceFacts,
 ) -> String {
+    let now = facts.now;
     let mut text = head(look, answer, now);
     let culprit = answer.culprit().map(|culprit| match culprit.waits.first() {
         Some(wait) => format!("{} waits for {}", culprit.object.name, wait.text),
@@ -92,7 +94,7 @@ pub fn one(
         let ruled_out: Vec<&str> = answer.ruled_out.iter().map(|one| one.text.as_str()).collect();
         look.section(&mut text, "ruled out", &ruled_out.join(", "));
     }
-    push_remedies(look, &mut text, answer);
+    push_remedies(look, &mut text, answer, &facts.place.call);
     text.push('\n');
     if let Some(manager) = manager.filter(|_| answer.object.kind != CLASS) {
         look.section(&mut text, "manager", &manager.state(now));
@@ -106,7 +108,7 @@ pub fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts,
     let (now, namespace) = (facts.now, &facts.namespace);
     let mut text = String::new();
     if facts.is_empty() && answers.is_empty() {
-        text = empty(namespace);
+        text = empty(&facts.place, namespace);
     } else if answers.is_empty() {
         text = match facts.unread_kinds().as_slice() {
             [] => format!("nothing waits in namespace {namespace}\n"),
@@ -137,10 +139,11 @@ pub fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts,
 }
 
 /// A namespace without objects, most often because it is another one.
-pub fn empty(namespace: &str) -> String {
+pub fn empty(place: &CallTarget, namespace: &str) -> String {
+    let list = place.call.addressed("kubectl get machinedeployments.machine.sapcloud.io -A", false);
     format!(
         "there are no machines, and no deployments and classes of machines, in namespace {namespace}\n\
-         hint: name another with -n; kubectl get machinedeployments.machine.sapcloud.io -A lists all\n"
+         hint: name another with -n; {list} lists all\n"
     )
 }
 
@@ -241,10 +244,11 @@ pub fn reason(answer: &ObjectAnswer) -> String {
     wait.or(step).or_else(|| answer.failed.clone()).unwrap_or_else(|| answer.state.clone())
 }
 
-fn push_remedies(look: TerminalLook, text: &mut String, answer: &ObjectAnswer) {
+fn push_remedies(look: TerminalLook, text: &mut String, answer: &ObjectAnswer, call: &CallFlags) {
     let remedies = answer.remedies();
     let more = answer.culprit();
     let more = more.map(|culprit| format!("mcm why {} -n {}", culprit.argument(), culprit.object.namespace));
+    let more = more.map(|command| call.addressed(&command, false));
     for (number, line) in remedies.iter().map(|remedy| remedy.text.as_str()).chain(more.as_deref()).enumerate() {
         if number == 0 {
             text.push('\n');

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     budget::BudgetState,
     memory::{Memory, RememberedWait},
+    place::CallTarget,
     terminal::short,
     wording::{NEVER, cleaned},
 };
@@ -22,7 +23,7 @@ use mcm_controllers::object::authority;
 use mcm_rules::plan::{
     PlanPreview, PreviewStep, SubjectRef, Wait, WaitKind,
     guide::{WaitEnd, WaitRemedy},
-    shell::resource_name,
+    shell::{CallFlags, resource_name},
 };
 
 pub use super::manager::ManagerLease;
@@ -42,6 +43,8 @@ pub type ByName<T> = BTreeMap<String, T>;
 pub struct NamespaceFacts {
     pub now: Timestamp,
     pub namespace: String,
+    /// The cluster of the objects.
+    pub place: CallTarget,
     pub deployments: ByName<MachineDeployment>,
     pub sets: ByName<MachineSet>,
     pub machines: ByName<Machine>,
@@ -211,6 +214,14 @@ pub struct ObjectRemedy {
 }
 
 impl ObjectRemedy {
+    /// The remedy with the flags of a call. Those of a workload cluster of Cluster API are not known.
+    pub fn addressed(self, call: &CallFlags) -> Self {
+        if self.note.contains("workload cluster") {
+            return self;
+        }
+        Self { text: call.addressed(&self.text, self.note.contains("target cluster")), ..self }
+    }
+
     /// The text can be run as it is.
     pub fn is_command(&self) -> bool {
         ["clusterctl ", "kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))

@@ -110,6 +110,8 @@ impl TerminalLook {
     }
 }
 
+/// Columns at the end of a name that are kept.
+const TAIL: usize = 7;
 /// Column in which the texts of sections begin.
 const INDENT: usize = 13;
 
@@ -120,6 +122,16 @@ pub fn cut(text: &str, width: usize) -> String {
         Some(_) => text.chars().take(width - 1).chain(['…']).collect(),
         None => text.to_owned(),
     }
+}
+
+/// A text of at most `width` columns that keeps its end, by which machines differ.
+pub fn cut_inside(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width || width <= TAIL {
+        return cut(text, width);
+    }
+    let head = cut(text, width - TAIL);
+    format!("{head}{}", text.chars().skip(length - TAIL).collect::<String>())
 }
 
 /// Lines of at most `width` columns. A longer word has a line.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     memory::Memory,
+    place::CallTarget,
     story::{ByName, CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET},
 };
 use crate::terminal::TerminalLook;
@@ -147,6 +148,7 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
     NamespaceFacts {
         now: at(NOW),
         namespace: "demo".to_owned(),
+        place: CallTarget::default(),
         deployments: [object(DEPLOYMENT, "pool", None, &deployment)].into(),
         previews: BTreeMap::from([
             plans(DEPLOYMENT, vec![&"pool".to_owned()]),

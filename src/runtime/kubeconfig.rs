@@ -4,6 +4,7 @@
 //! and there may be no target.
 
 mod check;
+mod choice;
 mod error;
 mod found;
 mod source;
@@ -21,8 +22,9 @@ use source::ConfigSource;
 use super::body;
 
 pub use check::{ServerInfo, check, wait_until_ready};
+pub use choice::ContextChoice;
 pub use error::{API_VERSION, StartError};
-pub use error::{address, cause};
+pub use error::{address, cause, sentence};
 pub use found::FoundKubeconfig;
 pub use source::ClusterConfig;
 
@@ -55,6 +57,8 @@ pub enum TargetKubeconfig {
     InCluster,
     /// No target cluster: machines are created and deleted without nodes.
     None,
+    /// The control cluster.
+    SameAsControl,
     /// The cluster of this kubeconfig.
     Path(PathBuf),
     /// The cluster of a kubeconfig of an untrusted author.
@@ -106,22 +110,40 @@ impl ProcessClusters {
         target: &TargetKubeconfig,
         fallback: KubeconfigFallback,
     ) -> Result<Self, StartError> {
+        Self::load_chosen(control, target, fallback, &ContextChoice::default()).await
+    }
+
+    /// The same with a context and a user for the control cluster. They are also those of the target cluster, unless it has a
+    /// kubeconfig.
+    ///
+    /// # Errors
+    /// As for [`Self::load`], or there is no such context.
+    pub async fn load_chosen(
+        control: &ControlKubeconfig,
+        target: &TargetKubeconfig,
+        fallback: KubeconfigFallback,
+        choice: &ContextChoice,
+    ) -> Result<Self, StartError> {
         const TARGET: &str = "--target-kubeconfig";
         const CONTROL: &str = "--control-kubeconfig";
         const ONLY: &str = "--kubeconfig";
-        let target = match target {
-            TargetKubeconfig::InCluster => Some(ClusterConfig::load(own_cluster(TARGET, fallback)?).await?),
-            TargetKubeconfig::None => None,
-            TargetKubeconfig::Path(path) => Some(ClusterConfig::load(ConfigSource::file(TARGET, path)).await?),
+        let load = async |source| ClusterConfig::load(source, choice).await;
+        let apart = match target {
+            TargetKubeconfig::InCluster => Some(load(own_cluster(TARGET, fallback, choice)?).await?),
+            TargetKubeconfig::None | TargetKubeconfig::SameAsControl => None,
+            TargetKubeconfig::Path(path) => {
+                Some(ClusterConfig::load(ConfigSource::file(TARGET, path), &ContextChoice::default()).await?)
+            }
             TargetKubeconfig::Found(found) => Some(ClusterConfig::of_found(found).await?),
         };
         let control = match control {
-            ControlKubeconfig::SameAsTarget => target.clone().ok_or(StartError::NoControlCluster)?,
-            ControlKubeconfig::InCluster => ClusterConfig::load(ConfigSource::Pod { origin: CONTROL }).await?,
-            ControlKubeconfig::Default => ClusterConfig::load(own_cluster(ONLY, fallback)?).await?,
-            ControlKubeconfig::Path(path) => ClusterConfig::load(ConfigSource::file(CONTROL, path)).await?,
-            ControlKubeconfig::Named(path) => ClusterConfig::load(ConfigSource::file(ONLY, path)).await?,
+            ControlKubeconfig::SameAsTarget => apart.clone().ok_or(StartError::NoControlCluster)?,
+            ControlKubeconfig::InCluster => load(ConfigSource::Pod { origin: CONTROL }).await?,
+            ControlKubeconfig::Default => load(own_cluster(ONLY, fallback, choice)?).await?,
+            ControlKubeconfig::Path(path) => load(ConfigSource::file(CONTROL, path)).await?,
+            ControlKubeconfig::Named(path) => load(ConfigSource::file(ONLY, path)).await?,
         };
+        let target = if *target == TargetKubeconfig::SameAsControl { Some(control.clone()) } else { apart };
         Ok(Self { control, target })
     }
 }
@@ -183,7 +205,11 @@ impl FromStr for TargetKubeconfig {
     }
 }
 
-fn own_cluster(flag: &'static str, fallback: KubeconfigFallback) -> Result<ConfigSource, StartError> {
+fn own_cluster(
+    flag: &'static str,
+    fallback: KubeconfigFallback,
+    choice: &ContextChoice,
+) -> Result<ConfigSource, StartError> {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     if fallback == KubeconfigFallback::None {
         return Ok(ConfigSource::Pod { origin: flag });
@@ -191,7 +217,8 @@ fn own_cluster(flag: &'static str, fallback: KubeconfigFallback) -> Result<Confi
     if is_set("KUBECONFIG") {
         return Ok(ConfigSource::Environment);
     }
-    if is_set("KUBERNETES_SERVICE_HOST") {
+    // The credentials of a pod have no contexts.
+    if is_set("KUBERNETES_SERVICE_HOST") && choice.context.is_none() {
         return Ok(ConfigSource::Pod { origin: flag });
     }
     match env::home_dir().map(|home| home.join(".kube").join("config")) {

@@ -119,7 +119,7 @@ impl MachineLintFacts<'_> {
             return refuse(PlanRule::ActsOnUnknown, "the driver did not report NotFound in this reconcile");
         }
         if let TargetTrust::Untrusted { since, .. } = target {
-            return refuse(PlanRule::ActsOnUnknown, format!("the target cluster is not trusted since {since}"));
+            return refuse(PlanRule::ActsOnUnknown, format!("the target cluster is not trusted since {since:.0}"));
         }
         if !finalizer::has(&machine.metadata, labels::FINALIZER) {
             return refuse(PlanRule::LosesVm, "the machine has no finalizer, so it can be deleted before its VM");

@@ -131,7 +131,7 @@ impl Snapshot {
     /// Text and time limit of a wait for an unknown Node.
     pub(super) fn unknown_node(&self) -> (String, Option<Timestamp>) {
         if let TargetTrust::Untrusted { since, reason } = &self.target {
-            let text = format!("the target cluster, which is not trusted since {since}: {reason}");
+            let text = format!("the target cluster, which is not trusted since {since:.0}: {reason}");
             return (text, Some(after(self.now, TRUST_AGAIN)));
         }
         let again = Some(after(self.now, READ_AGAIN));

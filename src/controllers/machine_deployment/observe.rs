@@ -118,7 +118,7 @@ impl DeploymentReconciler {
             return Some("the target cluster is not connected".to_owned());
         };
         match target.nodes.cache.trust() {
-            CacheTrust::Untrusted { since, why } => Some(format!("not trusted since {since}: {why}")),
+            CacheTrust::Untrusted { since, why } => Some(format!("not trusted since {since:.0}: {why}")),
             CacheTrust::Trusted if target.nodes.cache.is_synced() => None,
             CacheTrust::Trusted | CacheTrust::Unknown { .. } => Some("the cache of Nodes is not filled yet".to_owned()),
         }

@@ -52,7 +52,7 @@ pub(super) fn plan(
 
 fn is_trusted(plan: &mut Plan<Action>, snapshot: &Snapshot) -> bool {
     let TargetTrust::Untrusted { since, reason } = &snapshot.target else { return true };
-    let text = format!("the target cluster, which is not trusted since {since}: {reason}");
+    let text = format!("the target cluster, which is not trusted since {since:.0}: {reason}");
     plan.wait(WaitKind::NodesUnknown, text, snapshot.now.checked_add(LOOK_AGAIN).ok());
     false
 }

@@ -274,7 +274,7 @@ impl fmt::Display for Action {
 
 /// The VM that a Machine claims. As in the reference, a Machine that has no phase yet or could not be created may have
 /// any VM of its name.
-fn claim_of(machine: &Machine) -> VmClaim {
+pub fn claim_of(machine: &Machine) -> VmClaim {
     VmClaim {
         name: machine.metadata.name.clone().unwrap_or_default(),
         provider_id: machine.spec.provider_id.clone(),

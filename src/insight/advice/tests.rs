@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     budget::UnreadyPod,
-    testing::{NOW, at, blocked, machine, object, pool, preview},
+    terminal::TerminalLook,
+    testing::{NOW, at, blocked, blocked_pool, machine, object, pool, preview},
 };
 
 /// A rollout from class `large`, whose machine runs, to class `small`, whose machine is `Pending` and waits.
@@ -196,4 +197,15 @@ fn a_budget_that_never_allows_an_eviction_is_changed_and_restored() {
         [r#"{"maxUnavailable":1,"minAvailable":null}"#, r#"{"maxUnavailable":null,"minAvailable":3}"#].map(patch);
     assert_eq!(texts(&found), expected);
     assert_eq!(found.iter().map(|one| one.danger).collect::<Vec<_>>(), [RemedyDanger::KillsPods, RemedyDanger::Safe]);
+}
+
+#[test]
+fn each_command_of_an_answer_has_the_flags_of_the_call() {
+    let mut facts = blocked_pool();
+    facts.place.call.control = vec![("--context", "blue".to_owned())];
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    let text = crate::report::one(TerminalLook::PLAIN, &answer, None, &[], &facts);
+    let is_command = |line: &&str| ["kubectl ", "mcm "].iter().any(|program| line.starts_with(program));
+    let commands: Vec<&str> = text.lines().filter_map(|line| line.get(13..)).filter(is_command).collect();
+    assert!(commands.len() > 1 && commands.iter().all(|line| line.contains(" --context blue")), "{text}");
 }

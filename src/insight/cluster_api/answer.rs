@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::UsageError,
-    story::{FailingCondition, ObjectAnswer, ObjectVerdict, RuledOut, unsettled},
+    story::{ExplainedWait, FailingCondition, ObjectAnswer, ObjectVerdict, RuledOut, unsettled},
 };
 use mcm_rules::plan::SubjectRef;
 
@@ -75,7 +75,12 @@ impl CapiFacts<'_> {
 
     /// The answer without the objects around it.
     pub fn brief(&self, kind: Kind, object: &CapiObject) -> ObjectAnswer {
-        let waits = self.waits(kind, object);
+        let call = &self.facts.place.call;
+        let addressed = |wait: ExplainedWait| {
+            let remedies = wait.remedies.into_iter().map(|remedy| remedy.addressed(call)).collect();
+            ExplainedWait { remedies, ..wait }
+        };
+        let waits: Vec<ExplainedWait> = self.waits(kind, object).into_iter().map(addressed).collect();
         let verdict = Self::verdict(&waits);
         let native = match kind {
             Kind::Machine => self.objects.see(Kind::MCMMachine, &object.spec.infrastructure_ref.name).known(),

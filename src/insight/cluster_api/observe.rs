@@ -22,7 +22,7 @@ use super::{
     object::{CapiObject, Kind},
 };
 use crate::{reader::all_pages, terminal::short};
-use mcm_runtime::refusal::forbidden;
+use mcm_runtime::kubeconfig::sentence;
 
 /// Reads all objects of Cluster API in a namespace. Kinds that cannot be read are unknown, and a note names each.
 pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
@@ -34,10 +34,7 @@ pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
             Ok(objects) => found.add(kind, objects),
             Err(kube::Error::Api(status)) if status.code == 404 => absent.push(kind.plural()),
             Err(error) => {
-                let text = match forbidden(&error) {
-                    Some(status) => status.message.clone(),
-                    None => error.to_string(),
-                };
+                let text = sentence(&error);
                 found.notes.push(format!("not read, so unknown: {} of Cluster API ({})", kind.plural(), short(&text)));
             }
         }

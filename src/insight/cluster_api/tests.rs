@@ -409,8 +409,8 @@ fn the_answers_fit_a_terminal() {
         (paused, "cluster/demo".to_owned()),
         (without_bootstrap_data(), "md/demo-md-0".to_owned()),
     ];
-    let screens = screens
-        .map(|(all, wanted)| report::one(TerminalLook::PLAIN, &answer(&facts, all, &wanted), None, &[], at(600)));
+    let screens =
+        screens.map(|(all, wanted)| report::one(TerminalLook::PLAIN, &answer(&facts, all, &wanted), None, &[], &facts));
     let is_command = |line: &str| {
         ["kubectl ", "mcm ", "clusterctl "]
             .iter()

@@ -18,7 +18,7 @@ use mcm_api::{
     kinds::{MACHINE_CLASSES, MACHINE_DEPLOYMENTS, ResourceKind, SECRETS},
     patch,
 };
-use mcm_runtime::paths::path_of;
+use mcm_runtime::{kubeconfig::sentence, paths::path_of};
 
 /// The name under which the API server is asked. It stores nothing.
 const MANAGER: &str = "mcm-plan";
@@ -111,7 +111,7 @@ pub async fn version(cell: &ReadOnly, facts: &NamespaceFacts, change: &PlannedCh
                 "the API server was not asked what it would store as {} {}: {}",
                 change.kind,
                 change.name,
-                short(&error)
+                sentence(&error)
             ));
         }
     }
@@ -130,13 +130,6 @@ fn is_refusal(status: &Status) -> bool {
         // Webhooks and quotas also forbid.
         403 => !says(" cannot patch resource ") && !says(" cannot create resource "),
         _ => false,
-    }
-}
-
-fn short(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
     }
 }
 

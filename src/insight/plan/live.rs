@@ -7,6 +7,7 @@ use kube::Api;
 use super::answer::{BlockerSeverity, PlanBlocker};
 use crate::{
     class::{ClassFindingVerdict, look, secret_data},
+    error::error_line,
     read_only::ReadOnly,
 };
 use mcm_api::machine::{MachineClass, SecretRef};
@@ -25,7 +26,7 @@ pub async fn obstacles(cell: &ReadOnly, name: &str, class: &MachineClass) -> Vec
         is_now: false,
     };
     let not_asked = |error: &anyhow::Error| {
-        vec![found(BlockerSeverity::Delays, format!("the cloud of class {name} was not asked: {error:#}"))]
+        vec![found(BlockerSeverity::Delays, format!("the cloud of class {name} was not asked: {}", error_line(error)))]
     };
     if let Err(error) = cell.settings.drivers.get(class) {
         return not_asked(&error.into());

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     budget::BudgetState,
     budget_reader,
+    error::error_line,
     read_only::ReadOnly,
     rehearsal::play::{DeploymentWrite, SeedObject},
     story::{ByName, CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
@@ -36,6 +37,9 @@ use mcm_runtime::cell::{UnreadCause, UnreadKind};
 
 /// The kinds without which it is not known what a deployment has.
 const NEEDED: [&str; 3] = [MACHINE_SETS.plural, MACHINES.plural, MACHINE_CLASSES.plural];
+/// Fields of a class that lead its driver to its VMs.
+const PLACES: [&str; 4] =
+    ["/provider", "/providerSpec/region", "/providerSpec/location", "/providerSpec/resourceGroup"];
 /// The most machines of a deployment that is planned.
 const MOST_MACHINES: usize = 10_000;
 
@@ -79,7 +83,10 @@ impl<'a> ChangePlanner<'a> {
         }
         let budgets = match &cell.target {
             Some(target) => budget_reader::strict(target).await.unwrap_or_else(|error| {
-                notes.push(format!("pods and budgets could not be read, so blocked drains are unknown: {error:#}"));
+                notes.push(format!(
+                    "pods and budgets could not be read, so blocked drains are unknown: {}",
+                    error_line(&error)
+                ));
                 Vec::new()
             }),
             None => Vec::new(),
@@ -181,10 +188,11 @@ impl<'a> ChangePlanner<'a> {
                 counted(*count, "machine")
             ));
         }
+        plan.remarks.extend(self.users_of_old_templates(&change.name));
         let Some(wanted) = &version.wanted else {
             plan.verdict = PlanVerdict::Deletes;
             "DELETES the class".clone_into(&mut plan.headline);
-            if !users.is_empty() {
+            if self.has_users(&change.name) {
                 plan.remarks.push("a finalizer keeps the class until no machine and no deployment uses it".to_owned());
             }
             return plan;
@@ -201,6 +209,7 @@ impl<'a> ChangePlanner<'a> {
                 };
                 plan.remarks.extend(users.iter().map(restart));
             }
+            plan.remarks.extend(self.lost_vms(&change.name, live, wanted));
         } else {
             (plan.verdict, plan.headline) = (PlanVerdict::Creates, "CREATES the class".to_owned());
         }
@@ -215,6 +224,57 @@ impl<'a> ChangePlanner<'a> {
             }
         }
         plan
+    }
+
+    /// The machines of a class.
+    fn machines_of_class(&self, class: &str) -> impl Iterator<Item = &Machine> {
+        self.facts.machines.values().filter(move |machine| machine.spec.class.name == class)
+    }
+
+    /// A deployment, a set or a machine has the class.
+    fn has_users(&self, class: &str) -> bool {
+        let is_used = |name: &str| name == class;
+        self.facts.deployments.values().any(|one| is_used(&one.spec.template.spec.class.name))
+            || self.facts.sets.values().any(|one| is_used(&one.spec.template.spec.class.name))
+            || self.machines_of_class(class).next().is_some()
+    }
+
+    /// Sets and machines that have the class from a template that their deployment has no more, or without a deployment.
+    fn users_of_old_templates(&self, class: &str) -> Option<String> {
+        let of_deployments = self.facts.deployments.iter();
+        let users = of_deployments.filter(|(_, one)| one.spec.template.spec.class.name == class);
+        let current: BTreeSet<String> =
+            users.flat_map(|(name, _)| owned_sets(self.facts, DEPLOYMENT, name)).map(ResourceExt::name_any).collect();
+        let is_old = |set: &&MachineSet| !current.contains(&set.name_any());
+        let sets = self.facts.sets.values().filter(|set| set.spec.template.spec.class.name == class).filter(is_old);
+        let of_current = |machine: &Machine| {
+            let mut owners = machine.metadata.owner_references.iter().flatten();
+            owners.any(|owner| owner.controller == Some(true) && current.contains(&owner.name))
+        };
+        let (sets, machines) =
+            (sets.count(), self.machines_of_class(class).filter(|machine| !of_current(machine)).count());
+        let parts = [(sets, "MachineSet"), (machines, "machine")].into_iter().filter(|(number, _)| *number > 0);
+        let parts: Vec<String> = parts.map(|(number, thing)| counted(number, thing)).collect();
+        let whose = "whose deployments use another class, or that have none";
+        (!parts.is_empty()).then(|| format!("used by {} {whose}", parts.join(" and ")))
+    }
+
+    /// The VMs of a class that its driver can find no more after a change.
+    fn lost_vms(&self, class: &str, live: &Value, wanted: &Value) -> Option<String> {
+        let count = self.machines_of_class(class).filter(|machine| !machine.spec.provider_id.is_empty()).count();
+        let moved: Vec<String> = PLACES
+            .iter()
+            .filter(|at| live.pointer(at) != wanted.pointer(at))
+            .map(|at| at.trim_start_matches('/').replace('/', "."))
+            .collect();
+        (count > 0 && !moved.is_empty()).then(|| {
+            format!(
+                "{} changes: the {} that the class has can then be neither found nor deleted by the controllers; make another \
+                 class instead, and roll the deployments to it",
+                moved.join(" and "),
+                counted(count, "VM")
+            )
+        })
     }
 
     /// The plan for a deployment, or for a set without one.

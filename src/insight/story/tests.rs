@@ -77,6 +77,7 @@ fn family(more: &Value, previews: [((&'static str, String), PlanPreview); 3]) ->
     NamespaceFacts {
         now: at(NOW),
         namespace: "demo".to_owned(),
+        place: CallTarget::default(),
         deployments: one("pool", object(DEPLOYMENT, "pool", None, &json!({"spec": {"replicas": 1, "template": {}}}))),
         sets: one("pool-1", object(SET, "pool-1", Some((DEPLOYMENT, "pool")), &json!({"spec": {"replicas": 1}}))),
         machines: one("pool-1-a", object(MACHINE, "pool-1-a", Some((SET, "pool-1")), more)),
@@ -590,7 +591,7 @@ fn the_answer_fits_a_terminal() {
     let facts = family(&blocked, [deployment, set, machine]);
     let text = |look: TerminalLook, name: &str| {
         let object = facts.find(name).unwrap();
-        report::one(look, &facts.answer(&object), facts.manager_of(&object.kind), &[], facts.now)
+        report::one(look, &facts.answer(&object), facts.manager_of(&object.kind), &[], &facts)
     };
     let texts = |look: TerminalLook| ["pool", "machine/pool-1-a"].map(|name| text(look, name)).join("\n");
     let narrow = texts(TerminalLook::PLAIN);

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 #[cfg(feature = "remote")]
@@ -25,13 +25,16 @@ use super::{
     },
     normalize::underscores_to_dashes,
     plan::PlanOptions,
+    program,
     rollout::RolloutCommand,
     simulated_cloud::SimulatedCloudOptions,
     top::TopOptions,
     tree::TreeOptions,
     verbs::{DrainCommand, FreezeOptions, MachineCommand},
+    vms::VmsOptions,
     why::WhyOptions,
 };
+use mcm_rules::plan::shell::CallFlags;
 
 const CONTROLLER_MANAGER: &str = "machine-controller-manager";
 const MACHINE_CONTROLLER: &str = "machine-controller";
@@ -127,6 +130,15 @@ pub enum McmCommand {
     /// In a pipe it prints one frame.
     #[command(after_help = "Examples:\n  mcm top -n demo\n\nNext: press ? for the keys.")]
     Top(TopOptions),
+    /// List the VMs of a namespace with their machines and Nodes
+    ///
+    /// Asks the cloud of each class, with the credentials in its Secrets and calls that only read. VMs without a machine, second VMs
+    /// of a machine, and machines whose VM the cloud does not have are marked. Exit codes: 0 if all lists were read, 3 if one is
+    /// unknown, 1 if the control cluster could not be read.
+    #[command(
+        after_help = "Examples:\n  mcm vms -n demo\n  mcm vms -n demo -o json\n\nNext: mcm adopt plan --from orphans -n demo shows which of them a machine can be made for."
+    )]
+    Vms(Box<VmsOptions>),
     /// Forbid a MachineSet to create machines
     #[command(
         after_help = "Examples:\n  mcm freeze machineset/pool-6d689 -n demo\n\nNext: mcm unfreeze machineset/pool-6d689 -n demo ends it."
@@ -264,6 +276,14 @@ pub enum McmCommand {
 /// # Errors
 /// Help was requested, or the arguments are invalid.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<McmCommand, CommandRejection> {
+    parse_call(args).map(|(command, _)| command)
+}
+
+/// Parses the command line. The flags that lead to its clusters are for the commands that errors name.
+///
+/// # Errors
+/// Help was requested, or the arguments are invalid.
+pub fn parse_call(args: impl IntoIterator<Item = OsString>) -> Result<(McmCommand, CallFlags), CommandRejection> {
     let mut args = args.into_iter();
     let called = ProgramName::by(&args.next().unwrap_or_default());
     let args = underscores_to_dashes(args);
@@ -283,7 +303,23 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<McmCommand, Com
     };
     let command = parsed.map_err(|error| CommandRejection::from_clap(error, &spoken))?;
     command.check().map_err(|conflicts| CommandRejection::from_conflicts(&conflicts, &spoken))?;
-    Ok(command)
+    Ok((command, call_flags(called, &matches)))
+}
+
+/// The flags of the sub-command that lead to clusters.
+fn call_flags(called: ProgramName, matches: &ArgMatches) -> CallFlags {
+    let leaf = std::iter::successors(Some(matches), |one| one.subcommand().map(|(_, next)| next)).last();
+    let leaf = leaf.unwrap_or(matches);
+    let text = |id: &str| leaf.try_get_one::<String>(id).ok().flatten().cloned();
+    let file = leaf.try_get_one::<PathBuf>("kubeconfig").ok().flatten().map(|path| path.display().to_string());
+    let one = [("--kubeconfig", file), ("--context", text("context")), ("--as", text("as_user"))];
+    let groups = leaf.try_get_many::<String>("as_group").ok().flatten().into_iter().flatten();
+    let control = one.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+    CallFlags {
+        program: called.plugin_name(),
+        control: control.chain(groups.map(|group| ("--as-group", group.clone()))).collect(),
+        target: text("target_kubeconfig").unwrap_or_default(),
+    }
 }
 
 /// Writes the manual pages of all commands into a folder.
@@ -328,6 +364,7 @@ impl McmCommand {
             | Self::Rollout { .. }
             | Self::Events(_)
             | Self::Top(_)
+            | Self::Vms(_)
             | Self::Freeze(_)
             | Self::Unfreeze(_)
             | Self::Drain { .. }
@@ -391,11 +428,10 @@ enum ProgramName {
 
 impl ProgramName {
     fn by(program: &OsStr) -> Self {
-        let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or_default();
-        match name.strip_suffix(".exe").unwrap_or(name) {
+        match program::name_in(program) {
             CONTROLLER_MANAGER => Self::ControllerManager,
             MACHINE_CONTROLLER => Self::MachineController,
-            "kubectl-mcm" => Self::KubectlPlugin,
+            name if program::is_plugin(name) => Self::KubectlPlugin,
             _ => Self::Mcm,
         }
     }
@@ -405,8 +441,12 @@ impl ProgramName {
             Self::Mcm => "mcm",
             Self::ControllerManager => CONTROLLER_MANAGER,
             Self::MachineController => MACHINE_CONTROLLER,
-            Self::KubectlPlugin => "kubectl mcm",
+            Self::KubectlPlugin => program::PLUGIN_NAME,
         }
+    }
+
+    fn plugin_name(self) -> Option<&'static str> {
+        (self == Self::KubectlPlugin).then(|| self.name())
     }
 
     fn command(self) -> clap::Command {
@@ -470,6 +510,7 @@ fn program_with_flag(flag: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcm_rules::plan::shell::OF_TARGET;
     use rstest::rstest;
 
     #[rstest]
@@ -525,6 +566,27 @@ mod tests {
     }
 
     #[test]
+    fn the_commands_of_the_builder_take_the_flags_that_it_adds() {
+        let mut all = Vec::new();
+        every_command(&command(), "mcm", &mut all);
+        for (path, command) in all {
+            let path = path.trim_start_matches("mcm ");
+            let has = |flag: &str| command.get_arguments().any(|arg| arg.get_long() == Some(flag));
+            if ["context", "as", "as-group"].into_iter().any(has) {
+                assert!(["kubeconfig", "context", "as", "as-group"].into_iter().all(has), "{path}");
+            }
+            let is_printed = OF_TARGET.contains(&path);
+            assert!(!is_printed || has("target-kubeconfig"), "{path}");
+            assert!(is_printed || !has("context") || !has("target-kubeconfig") || is_never_printed(path), "{path}");
+        }
+    }
+
+    /// No text names the command.
+    fn is_never_printed(path: &str) -> bool {
+        path.starts_with("adopt ") || matches!(path, "check takeover" | "rollout restart")
+    }
+
+    #[test]
     fn the_plugins_of_k9s_call_commands_that_exist() {
         let text = include_str!("../../../config/k9s/plugins.yaml");
         let file: serde_json::Value = serde_yaml_ng::from_str(text).unwrap();
@@ -537,7 +599,9 @@ mod tests {
             assert_eq!((&plugin["command"], &plugin["args"][0]), (&"sh".into(), &"-c".into()), "{name}");
             assert!(plugin["scopes"].is_array() && plugin["description"].is_string(), "{name}");
             let line = plugin["args"][1].as_str().unwrap();
+            assert!(line.contains("--context $CONTEXT"), "{name} reads another cluster than k9s: {line}");
             let line = line.replace("$RESOURCE_NAME", "machines").replace("$NAMESPACE", "demo").replace("$NAME", "a");
+            let line = line.replace("$CONTEXT", "blue");
             assert!(!line.contains('$'), "{name}: {line}");
             assert!(parse(words_of(&line)).is_ok(), "{name}: {line}");
         }

@@ -20,7 +20,7 @@ use super::{
     flags::LogOptions,
     logging, plan, rollout, run, simulated_cloud, terminal, top, tree,
     verbs::{self, ChangeVerb},
-    version, why,
+    version, vms, why,
 };
 use mcm_driver::tls::use_ring;
 use mcm_insight::error::UsageError;
@@ -28,10 +28,10 @@ use mcm_insight::error::UsageError;
 /// Executes a command line; the first argument is the program name. Returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     use_ring();
-    match args::parse(args) {
-        Ok(command) => match execute(command) {
+    match args::parse_call(args) {
+        Ok((command, call)) => match execute(command) {
             Ok(code) => code,
-            Err(failure) => error::report(&failure),
+            Err(failure) => error::report(&failure, &call),
         },
         Err(rejection) => rejection.report(),
     }
@@ -44,6 +44,7 @@ fn execute(command: McmCommand) -> Result<ExitCode> {
         McmCommand::Rollout { command } => return answer(rollout::run(command)),
         McmCommand::Events(options) => return answer(events::run(options)),
         McmCommand::Top(options) => return answer(top::run(options)),
+        McmCommand::Vms(options) => return answer(vms::run(*options)),
         McmCommand::Freeze(options) => return answer(verbs::run(options.verb(ChangeVerb::Freeze))),
         McmCommand::Unfreeze(options) => return answer(verbs::run(options.verb(ChangeVerb::Unfreeze))),
         McmCommand::Drain { command } => return answer(verbs::run(command.verb())),

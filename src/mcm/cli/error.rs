@@ -12,8 +12,11 @@ use super::{
         value::{InvalidValue, InvalidValueKind},
     },
 };
-use mcm_insight::{error::UsageError, terminal::harmless};
-use mcm_rules::plan::counted;
+use mcm_insight::{
+    error::{UsageError, error_line},
+    terminal::harmless,
+};
+use mcm_rules::plan::{counted, shell::CallFlags};
 use mcm_runtime::kubeconfig::StartError;
 
 const FAILED: u8 = CommandExit::Failed as u8;
@@ -87,8 +90,9 @@ impl CommandRejection {
     }
 }
 
-/// Prints the error of a command and returns the exit code.
-pub fn report(error: &anyhow::Error) -> ExitCode {
+/// Prints the error of a command and returns the exit code. Commands in its hint get the flags of the call.
+pub fn report(error: &anyhow::Error, call: &CallFlags) -> ExitCode {
+    let addressed = |hint: &str| call.addressed(hint, hint.contains("target cluster"));
     if let Some(ConvertError::Refused(refusals)) = error.downcast_ref() {
         refusals.iter().for_each(|refusal| print(&refusal.to_string(), None));
         let objects: BTreeSet<&str> = refusals.iter().map(|refusal| refusal.object.as_str()).collect();
@@ -97,11 +101,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(FAILED);
     }
     if let Some(misuse) = error.downcast_ref::<UsageError>() {
-        print(&misuse.message, Some(&misuse.hint));
+        print(&misuse.message, Some(&addressed(&misuse.hint)));
         return ExitCode::from(USAGE);
     }
     if let Some(ended) = error.downcast_ref::<ExitError>() {
-        print(&ended.message, Some(&ended.hint));
+        print(&ended.message, Some(&addressed(&ended.hint)));
         return ended.exit.into();
     }
     if let Some(NegativeAnswer(answer)) = error.downcast_ref() {
@@ -109,7 +113,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return CommandExit::No.into();
     }
     let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
-    print(&format!("{error:#}"), hint);
+    print(&error_line(error), hint);
     ExitCode::from(FAILED)
 }
 

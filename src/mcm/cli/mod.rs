@@ -24,6 +24,7 @@ pub mod logging;
 mod normalize;
 pub mod objects;
 mod plan;
+mod program;
 mod reading;
 mod rollout;
 pub mod run;
@@ -33,6 +34,7 @@ mod top;
 mod tree;
 mod verbs;
 mod version;
+mod vms;
 mod why;
 
 pub use dispatch::main;

@@ -126,7 +126,7 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "waiting for {}", self.text)?;
         match self.until {
-            Some(until) => write!(f, ", until {until}"),
+            Some(until) => write!(f, ", until {until:.0}"),
             None => Ok(()),
         }
     }

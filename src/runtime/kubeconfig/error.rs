@@ -56,6 +56,16 @@ pub enum StartError {
         /// The missing part.
         cause: String,
     },
+    /// The kubeconfig does not have the context of `--context`.
+    #[error("use context {context} of kubeconfig {file} (--context): it has {}", contexts(known))]
+    ContextMissing {
+        /// The context.
+        context: String,
+        /// The kubeconfig.
+        file: String,
+        /// The contexts that it has.
+        known: Vec<String>,
+    },
     /// The process runs in no pod, or the pod has no credentials.
     #[error("use the credentials of this pod ({origin}): {cause}")]
     NotInPod {
@@ -135,6 +145,7 @@ impl StartError {
             Self::Unreadable { .. } => "check the permissions of the file and its folders",
             Self::Malformed { .. } => "try it with kubectl --kubeconfig FILE config view",
             Self::Incomplete { .. } => "check it with kubectl --kubeconfig FILE config view --minify",
+            Self::ContextMissing { .. } => "kubectl config get-contexts lists the contexts",
             Self::NotInPod { .. } => {
                 "outside a pod pass a kubeconfig file with that flag; inside a pod check that its service account token is mounted"
             }
@@ -193,6 +204,15 @@ impl StartError {
     }
 }
 
+/// The contexts of a kubeconfig in words.
+fn contexts(known: &[String]) -> String {
+    match known {
+        [] => "no contexts".to_owned(),
+        [one] => format!("only {one}"),
+        known => format!("{} others: {}", known.len(), known.join(", ")),
+    }
+}
+
 /// The address of a server without user or path.
 pub fn address(url: &Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
@@ -212,6 +232,21 @@ pub fn cause(error: &kube::Error) -> String {
         return "it does not respond like an API server".to_owned();
     }
     credential_error(error).map_or_else(|| innermost(error).to_string(), credential_cause)
+}
+
+/// An error of a request as one sentence, for texts that say what was attempted.
+pub fn sentence(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return match status.message.trim() {
+            "" => format!("the API server answered {} {}", status.code, status.reason),
+            message => message.to_owned(),
+        };
+    }
+    let cause = cause(error);
+    match innermost(error).is::<io::Error>() && credential_error(error).is_none() {
+        true => format!("the API server does not answer: {cause}"),
+        false => cause,
+    }
 }
 
 /// Only harmless parts: command lines, output and parser texts may contain the credential itself.

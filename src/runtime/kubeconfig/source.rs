@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use super::{FoundKubeconfig, StartError, address};
+use super::{ContextChoice, FoundKubeconfig, StartError, address};
 use crate::{files, watched::FileFingerprints};
 use mcm_api::decode::{self, YamlError, YamlLimits};
 
@@ -40,7 +40,10 @@ pub(super) enum ConfigSource {
 pub struct ClusterConfig {
     /// For clients.
     pub config: Config,
+    /// The context of the kubeconfig; `None` without a kubeconfig.
+    pub context: Option<String>,
     source: ConfigSource,
+    choice: ContextChoice,
     /// Fingerprints of its files when it was read.
     files: FileFingerprints,
 }
@@ -48,7 +51,7 @@ pub struct ClusterConfig {
 impl From<Config> for ClusterConfig {
     /// A configuration that does not change.
     fn from(config: Config) -> Self {
-        Self { config, source: ConfigSource::Fixed, files: FileFingerprints::default() }
+        Self::fixed(config, None)
     }
 }
 
@@ -80,14 +83,25 @@ impl ConfigSource {
 }
 
 impl ClusterConfig {
+    /// A configuration that does not change.
+    fn fixed(config: Config, context: Option<String>) -> Self {
+        let (source, choice) = (ConfigSource::Fixed, ContextChoice::default());
+        Self { config, context, source, choice, files: FileFingerprints::default() }
+    }
+
+    /// The context, or the address of the API server without one.
+    pub fn title(&self) -> String {
+        self.context.clone().unwrap_or_else(|| address(&self.config.cluster_url))
+    }
+
     /// Reads a configuration. Makes no network calls.
-    pub(super) async fn load(source: ConfigSource) -> Result<Self, StartError> {
+    pub(super) async fn load(source: ConfigSource, choice: &ContextChoice) -> Result<Self, StartError> {
         if let Err(BadFile { path, source: error }) = check(&own_files(&source), files::CONFIG) {
             return Err(source.error(KubeconfigError::ReadConfig(error, path)));
         }
         let kubeconfig = match &source {
-            ConfigSource::Pod { origin } => return in_pod(origin),
-            ConfigSource::Environment => Kubeconfig::read(),
+            ConfigSource::Pod { origin } => return in_pod(origin, choice),
+            ConfigSource::Environment => read_environment(),
             ConfigSource::File { path, .. } => Kubeconfig::read_from(path),
             ConfigSource::Found { kubeconfig, .. } => return Self::of_found(kubeconfig).await,
             // No file to read.
@@ -98,9 +112,12 @@ impl ClusterConfig {
         check(&certificates, files::PEM).map_err(|error| source.error_of_file(error))?;
         let files = own_files(&source).into_iter().chain(certificates).chain(tokens(&kubeconfig));
         let files = FileFingerprints::read(files);
-        let config = configured(kubeconfig).await.map_err(|error| source.error(error))?;
+        let (origin, path) = source.origin();
+        let file = path.map_or_else(|| origin.to_owned(), |path| path.display().to_string());
+        let context = choice.context_of(&kubeconfig, &file)?;
+        let config = configured(kubeconfig, choice.context.clone()).await.map_err(|error| source.error(error))?;
         let config = with_token(config).map_err(|error| source.error_of_file(error))?;
-        Ok(Self { config, source, files })
+        Ok(Self { config: choice.impersonated(config), context, source, choice: choice.clone(), files })
     }
 
     /// Reads the configuration from a text of an untrusted author. It may neither start programs nor read files of this
@@ -120,8 +137,9 @@ impl ClusterConfig {
             let cause = format!("{field} is not allowed: put the credentials themselves into the kubeconfig");
             return Err(StartError::Incomplete { origin, file: name.to_owned(), cause });
         }
-        let config = configured(kubeconfig).await.map_err(refused)?;
-        Ok(Self { config, source: ConfigSource::Fixed, files: FileFingerprints::default() })
+        let context = kubeconfig.current_context.clone();
+        let config = configured(kubeconfig, None).await.map_err(refused)?;
+        Ok(Self::fixed(config, context))
     }
 
     /// Reads the current text of a kubeconfig that was found, as [`Self::from_text`] does.
@@ -141,15 +159,17 @@ impl ClusterConfig {
             return if is_current { Ok(None) } else { Self::of_found(kubeconfig).await.map(Some) };
         }
         match self.files.changed().await {
-            Some(_) => Self::load(self.source.clone()).await.map(Some),
+            Some(_) => Self::load(self.source.clone(), &self.choice).await.map(Some),
             None => Ok(None),
         }
     }
 }
 
-async fn configured(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
+async fn configured(kubeconfig: Kubeconfig, context: Option<String>) -> Result<Config, KubeconfigError> {
     let own_proxy = kubeconfig.clusters.iter().find_map(|named| named.cluster.as_ref()?.proxy_url.clone());
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions { context, ..KubeConfigOptions::default() })
+            .await?;
     if own_proxy.is_none_or(|proxy| proxy.is_empty()) {
         config.proxy_url = config.proxy_url.filter(|proxy| is_proxied(&config.cluster_url, proxy, &no_proxy()));
     }
@@ -174,11 +194,27 @@ fn beyond_text(kubeconfig: &Kubeconfig) -> Option<&'static str> {
     of_user.or_else(|| has_file.then_some("certificate-authority"))
 }
 
-fn in_pod(origin: &'static str) -> Result<ClusterConfig, StartError> {
+/// The files that `KUBECONFIG` names, as one. As kubectl does, it skips those that do not exist, unless none exists.
+fn read_environment() -> Result<Kubeconfig, KubeconfigError> {
+    let paths: Vec<PathBuf> =
+        own_files(&ConfigSource::Environment).into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
+    let present: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
+    match (present.as_slice(), paths.first()) {
+        ([], Some(missing)) => Kubeconfig::read_from(missing),
+        ([], None) => Kubeconfig::read(),
+        (present, _) => present
+            .iter()
+            .try_fold(Kubeconfig::default(), |all, path| Kubeconfig::read_from(path).and_then(|one| all.merge(one))),
+    }
+}
+
+fn in_pod(origin: &'static str, choice: &ContextChoice) -> Result<ClusterConfig, StartError> {
     let config = Config::incluster().map_err(|error| StartError::NotInPod { origin, cause: error.to_string() })?;
     Ok(ClusterConfig {
-        config: with_our_retries(config),
+        config: choice.impersonated(with_our_retries(config)),
+        context: None,
         source: ConfigSource::Pod { origin },
+        choice: choice.clone(),
         files: FileFingerprints::default(),
     })
 }

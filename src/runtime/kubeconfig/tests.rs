@@ -106,6 +106,65 @@ async fn a_broken_file_is_named_and_never_quoted(#[case] text: &str, #[case] cau
     assert!(!error.contains(TOKEN), "{error}");
 }
 
+/// A kubeconfig of two contexts, the first of which is the current one.
+fn of_two_contexts() -> String {
+    let named = |name: &str| {
+        (
+            format!(r#"{{"name": "{name}", "context": {{"cluster": "{name}", "user": "{name}"}}}}"#),
+            format!(r#"{{"name": "{name}", "cluster": {{"server": "https://{name}.example"}}}}"#),
+        )
+    };
+    let [(one, first), (two, second)] = ["one", "two"].map(named);
+    format!(
+        r#"{{"apiVersion": "v1", "kind": "Config", "current-context": "one", "contexts": [{one}, {two}], "clusters": [{first}, {second}]}}"#
+    )
+}
+
+async fn chosen(choice: ContextChoice) -> Result<ProcessClusters, StartError> {
+    let file = file(&of_two_contexts());
+    let (control, fallback) = (ControlKubeconfig::Named(file.path.clone()), KubeconfigFallback::LocalKubeconfig);
+    ProcessClusters::load_chosen(&control, &TargetKubeconfig::SameAsControl, fallback, &choice).await
+}
+
+#[rstest]
+#[case::current(None, "one")]
+#[case::chosen(Some("two"), "two")]
+#[tokio::test]
+async fn a_context_is_chosen_for_both_clusters(#[case] context: Option<&str>, #[case] expected: &str) {
+    let choice = ContextChoice { context: context.map(str::to_owned), ..ContextChoice::default() };
+    let clusters = chosen(choice).await.unwrap();
+    assert_eq!(clusters.control.context.as_deref(), Some(expected));
+    let server = format!("https://{expected}.example/");
+    assert_eq!(clusters.control.config.cluster_url.to_string(), server);
+    assert_eq!(clusters.target.unwrap().config.cluster_url.to_string(), server);
+}
+
+#[tokio::test]
+async fn a_context_that_does_not_exist_is_answered_with_those_that_do() {
+    let error = chosen(ContextChoice { context: Some("three".to_owned()), ..ContextChoice::default() }).await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().ends_with("(--context): it has 2 others: one, two"), "{error}");
+    assert!(error.hint().contains("get-contexts"));
+}
+
+#[tokio::test]
+async fn a_user_and_groups_are_impersonated() {
+    let groups = vec!["ops".to_owned()];
+    let choice = ContextChoice { user: Some("alice".to_owned()), groups: groups.clone(), ..ContextChoice::default() };
+    let user = chosen(choice).await.unwrap().control.config.auth_info;
+    assert_eq!((user.impersonate.as_deref(), user.impersonate_groups), (Some("alice"), Some(groups)));
+}
+
+#[tokio::test]
+async fn the_user_of_the_control_cluster_is_not_that_of_another_target() {
+    let (one, two) = (file(&of_two_contexts()), file(&kubeconfig("https://two.example", "", "")));
+    let choice = ContextChoice { user: Some("alice".to_owned()), ..ContextChoice::default() };
+    let (control, target) = (ControlKubeconfig::Named(one.path.clone()), TargetKubeconfig::Path(two.path.clone()));
+    let clusters = ProcessClusters::load_chosen(&control, &target, KubeconfigFallback::None, &choice).await.unwrap();
+    assert_eq!(clusters.control.config.auth_info.impersonate.as_deref(), Some("alice"));
+    assert_eq!(clusters.target.unwrap().config.auth_info.impersonate, None);
+}
+
 #[tokio::test]
 async fn a_folder_is_no_kubeconfig() {
     let folder = TempDir::new().unwrap();

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -16,16 +16,15 @@ use crate::{
         machine::{Machine, MachineClass, MachineSet},
         node::Node,
     },
-    cli::format::OutputFormat,
+    cli::{format::OutputFormat, reading::cloud::vms_of_class},
 };
 use mcm_adopt::observe::MigrationEnvironment;
 use mcm_insight::table::table;
 
-pub use mcm_controllers::{
-    machine,
-    orphans::{ADOPTED_FOR, AdoptionOffer, ClassVms, NamespaceObjects, OfferStep, TargetNode, offers},
+pub use mcm_controllers::orphans::{
+    ADOPTED_FOR, AdoptionOffer, ClassVms, NamespaceObjects, OfferStep, TargetNode, offers,
 };
-use mcm_runtime::{objects::chain, owners::VmOwners, secrets::SecretCache};
+use mcm_runtime::{owners::VmOwners, secrets::SecretCache};
 
 /// Pause before machines are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -102,13 +101,7 @@ async fn read(world: &MigrationEnvironment) -> Result<Vec<AdoptionOffer>> {
     let secrets = SecretCache::new(mcm_controllers::secret::CACHE.empty(), &world.management);
     let mut lists = Vec::new();
     for class in all::<MachineClass>(&world.management, &world.namespace).await? {
-        let (name, class) = (class.name_any(), Arc::new(class));
-        let driver = world.drivers.get(&class)?;
-        let merged = machine::secrets_of_class(&class, &secrets).await;
-        let merged = merged.map_err(|error| anyhow::anyhow!("the Secrets of class {name}: {}", chain(&error)))?;
-        let secret = merged.complete().map_err(|missing| anyhow::anyhow!("class {name} lacks {missing}"))?;
-        let vms = driver.list(&class, &secret).await;
-        let vms = vms.map_err(|error| anyhow::anyhow!("list the VMs of class {name}: {error}"))?;
+        let vms = vms_of_class(&world.drivers, &Arc::new(class), &secrets).await?;
         lists.push(ClassVms { owner: owner.clone(), vms });
     }
     Ok(offers(&lists, &stock))

@@ -1,15 +1,17 @@
 //! Location and selection of the machines.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::{
     api::labels,
-    cli::{answers::AnswerOptions, flags::DriverOptions},
-    process::{DriverSources, SimulatedPlace},
-    simulated_cloud::{CloudApi, CloudSimulator, SimulatedCloudClient, SimulationSettings},
+    cli::{
+        answers::AnswerOptions,
+        flags::DriverOptions,
+        reading::{ContextOptions, cloud::open_drivers},
+    },
 };
 use mcm_adopt::{
     Kind, MigrationDirection, MigrationUnit, StayingPool, UnstructuredObject, has_finalizer, lone_name,
@@ -17,8 +19,6 @@ use mcm_adopt::{
     way_of,
 };
 use mcm_conversion::types::{MCMMigration, MigrationSide, names};
-use mcm_driver::DriverGuards;
-use mcm_driver_host::DriverCatalogue;
 use mcm_insight::error::UsageError;
 use mcm_runtime::kubeconfig::{
     self, ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
@@ -52,6 +52,8 @@ pub(super) struct LocationOptions {
     /// Kubeconfig of the management cluster; if absent, KUBECONFIG, the credentials of this pod, or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    context: ContextOptions,
     /// Kubeconfig of the cluster with the Nodes; if absent, the kubeconfig Secret of the Cluster
     #[arg(long, value_name = "FILE")]
     target_kubeconfig: Option<PathBuf>,
@@ -72,9 +74,7 @@ impl LocationOptions {
             let hint = "mcm adopt plan --cluster demo --from capi --to native".to_owned();
             bail!(UsageError { message, hint });
         }
-        let control = ControlKubeconfig::from(self.kubeconfig.clone());
-        let clusters =
-            ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::LocalKubeconfig).await?;
+        let clusters = self.management().await?;
         let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
         kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
@@ -84,7 +84,14 @@ impl LocationOptions {
         };
         let credentials = self.credentials_secret.clone();
         let answers = self.answers.answers();
-        Ok(MigrationEnvironment { management, workload, namespace, drivers: self.drivers()?, credentials, answers })
+        Ok(MigrationEnvironment {
+            management,
+            workload,
+            namespace,
+            drivers: open_drivers(&self.drivers)?,
+            credentials,
+            answers,
+        })
     }
 
     /// API servers and drivers for VMs without a machine. The Nodes are in the same cluster, unless a kubeconfig names another.
@@ -94,9 +101,7 @@ impl LocationOptions {
                 "--from orphans takes all VMs of a namespace: omit --cluster, --deployment, --machine and --machine-pool"
             );
         }
-        let control = ControlKubeconfig::from(self.kubeconfig.clone());
-        let clusters =
-            ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::LocalKubeconfig).await?;
+        let clusters = self.management().await?;
         let management = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
         kubeconfig::check(&management, &clusters.control.config.cluster_url).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
@@ -109,10 +114,16 @@ impl LocationOptions {
             management,
             workload,
             namespace,
-            drivers: self.drivers()?,
+            drivers: open_drivers(&self.drivers)?,
             credentials: None,
             answers,
         })
+    }
+
+    async fn management(&self) -> Result<ProcessClusters> {
+        let control = ControlKubeconfig::from(self.kubeconfig.clone());
+        let (fallback, choice) = (KubeconfigFallback::LocalKubeconfig, self.context.choice());
+        Ok(ProcessClusters::load_chosen(&control, &TargetKubeconfig::None, fallback, &choice).await?)
     }
 
     async fn workload(&self, management: &kube::Client, namespace: &str) -> Result<kube::Client> {
@@ -152,35 +163,6 @@ impl LocationOptions {
             false => format!("Clusters here: {}", clusters.join(", ")),
         };
         UsageError { message: format!("there is no Cluster {} in namespace {namespace}", self.cluster), hint }
-    }
-
-    fn drivers(&self) -> Result<DriverCatalogue> {
-        // Without an address nothing is in it, so nothing is found.
-        let simulated_cloud = || {
-            Ok(match &self.drivers.simulated_cloud {
-                Some(SimulatedPlace::Url(address)) => {
-                    Arc::new(SimulatedCloudClient::new(address)?) as Arc<dyn CloudApi>
-                }
-                Some(SimulatedPlace::Embedded) | None => {
-                    Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>
-                }
-            })
-        };
-        #[cfg(feature = "remote")]
-        let remote = self.drivers.remote.endpoints();
-        #[cfg(feature = "remote")]
-        if let Some(exposed) =
-            remote.iter().find(|one| one.address.is_exposed() && !self.drivers.remote.driver_insecure)
-        {
-            bail!("credentials would be sent unencrypted to {}: use https://, or --driver-insecure", exposed.address);
-        }
-        let sources = DriverSources {
-            simulated_cloud: Some(&simulated_cloud),
-            secrets: &self.drivers.secrets.policy(),
-            #[cfg(feature = "remote")]
-            remote: &remote,
-        };
-        Ok(sources.open(self.drivers.provider.as_deref(), &DriverGuards::unobserved())?)
     }
 
     /// The migrations of the Cluster. What the stand-in serves is not one.

@@ -30,7 +30,7 @@ use super::{
     format::OutputOptions,
     reading::{self, ReadingOptions},
 };
-use mcm_insight::{read_only::ReadOnlyClients, reader, story::ObjectVerdict};
+use mcm_insight::{error::error_line, read_only::ReadOnlyClients, reader, story::ObjectVerdict};
 use mcm_rules::plan::SubjectRef;
 
 /// Options of the command.
@@ -88,17 +88,17 @@ async fn installation(options: CheckOptions) -> Result<CommandAnswer> {
     }
     findings.extend(permissions(&reach, &target, options.service_account.as_deref()).await);
     let managers = reach.leaderships().await.map(|all| all.iter().map(reader::manager).collect());
-    findings.extend(install::leases(&managers.map_err(|error| format!("{error:#}")), Timestamp::now()));
+    findings.extend(install::leases(&managers.map_err(|error| error_line(&error)), Timestamp::now()));
     findings.push(install::clocks(&control, &target));
     findings.extend(install::frozen(&stored.frozen(), &namespace));
     let is_served = [stored.machines.is_ok(), stored.sets.is_ok(), stored.deployments.is_ok(), stored.classes.is_ok()];
     let blocked = match (&target, is_served.iter().all(|is_served| *is_served)) {
         (TargetReachability::Fails(_), _) => Err("the target cluster does not answer".to_owned()),
         (_, false) => Err("not all objects can be read".to_owned()),
-        _ => blocked(&options.reading, reach).await.map_err(|error| format!("{error:#}")),
+        _ => blocked(&options.reading, reach.clone()).await.map_err(|error| error_line(&error)),
     };
     findings.push(install::waits(&blocked, &namespace));
-    answer("Check", &namespace, &findings, options.output)
+    answer("Check", &reach, findings, options.output)
 }
 
 /// The rights of a ServiceAccount, or those of the user.

@@ -10,6 +10,7 @@ use super::{
 use crate::api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
 use mcm_driver_host::DriverCatalogue;
 use mcm_insight::{
+    error::error_line,
     family::is_set_frozen,
     read_only::ReadOnlyClients,
     reader::{self, DecodedList},
@@ -40,7 +41,7 @@ impl StoredLists {
         fn kind<K>(name: &'static str, listed: &Result<DecodedList<K>>) -> (Kind, Vec<UndecodableObject>) {
             match listed {
                 Ok(listed) => (Kind { name, objects: Ok(listed.objects.len()) }, listed.unreadable.clone()),
-                Err(error) => (Kind { name, objects: Err(format!("{error:#}")) }, Vec::new()),
+                Err(error) => (Kind { name, objects: Err(error_line(error)) }, Vec::new()),
             }
         }
         let (kinds, unreadable): (Vec<Kind>, Vec<Vec<UndecodableObject>>) = [

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use clap_complete::Shell;
 
 use super::args;
+use mcm_runtime::kubeconfig::ContextChoice;
 
 /// No completion with names of files.
 const NO_FILES: &str = ":4";
@@ -22,7 +23,11 @@ pub(super) async fn complete(words: &[String]) -> String {
     let asked = words::ask(&args::command(), words);
     let mut candidates = asked.candidates;
     if let Some(sought) = &asked.names {
-        let place = names::CompletionScope { namespace: asked.namespace, kubeconfig: asked.kubeconfig.map(Into::into) };
+        let place = names::CompletionScope {
+            namespace: asked.namespace,
+            kubeconfig: asked.kubeconfig.map(Into::into),
+            choice: ContextChoice { context: asked.context, user: asked.as_user, groups: asked.as_groups },
+        };
         let found = names::find(sought, place).await.into_iter();
         candidates.extend(found.filter(|name| name.starts_with(&asked.prefix)).map(|name| (name, String::new())));
     }

@@ -19,6 +19,8 @@ use mcm_insight::{
     read_only::ReadOnlyClients,
     story::{CONTROLLERS, kind_of},
 };
+use mcm_rules::plan::shell::CallFlags;
+use mcm_runtime::kubeconfig::ContextChoice;
 
 /// A user waits for it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -29,6 +31,7 @@ const MOST: u32 = 500;
 pub(super) struct CompletionScope {
     pub namespace: Option<String>,
     pub kubeconfig: Option<PathBuf>,
+    pub choice: ContextChoice,
 }
 
 /// The names; none if the cluster does not answer in time.
@@ -37,7 +40,9 @@ pub(super) async fn find(sought: &NameQuery, place: CompletionScope) -> Vec<Stri
 }
 
 async fn list(sought: &NameQuery, place: CompletionScope) -> Option<Vec<String>> {
-    let reach = ReadOnlyClients::load(&place.kubeconfig.into(), &TargetKubeconfig::None, place.namespace).await.ok()?;
+    let (control, call) = (place.kubeconfig.into(), CallFlags::default());
+    let reach = ReadOnlyClients::load(&control, &TargetKubeconfig::None, place.namespace, &place.choice, call);
+    let reach = reach.await.ok()?;
     match sought {
         NameQuery::Namespaces => {
             let api: Api<Namespace> = Api::all(reach.control);

@@ -48,8 +48,10 @@ fn names_are_sought_where_a_name_belongs(#[case] line: &str, #[case] sought: Opt
 
 #[test]
 fn the_cluster_is_that_of_the_words_before() {
-    let asked = asked("why -n demo --kubeconfig=/k po");
+    let asked = asked("why -n demo --kubeconfig=/k --context blue --as alice --as-group=ops po");
     assert_eq!((asked.namespace.as_deref(), asked.kubeconfig.as_deref()), (Some("demo"), Some("/k")));
+    assert_eq!((asked.context.as_deref(), asked.as_user.as_deref()), (Some("blue"), Some("alice")));
+    assert_eq!(asked.as_groups, ["ops"]);
     assert_eq!(asked.prefix, "po");
 }
 

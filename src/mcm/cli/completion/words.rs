@@ -17,6 +17,9 @@ pub(super) struct CompletionAnswer {
     /// Of the words before.
     pub namespace: Option<String>,
     pub kubeconfig: Option<String>,
+    pub context: Option<String>,
+    pub as_user: Option<String>,
+    pub as_groups: Vec<String>,
 }
 
 /// Names that are sought.
@@ -101,6 +104,9 @@ impl CompletionAnswer {
         match arg.get_long() {
             Some(NAMESPACE) => self.namespace = Some(value.to_owned()),
             Some(KUBECONFIG) => self.kubeconfig = Some(value.to_owned()),
+            Some("context") => self.context = Some(value.to_owned()),
+            Some("as") => self.as_user = Some(value.to_owned()),
+            Some("as-group") => self.as_groups.push(value.to_owned()),
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ use super::{
     reading::ReadingOptions,
     why,
 };
-use mcm_insight::{read_only::ReadOnly, reader, story::NamespaceFacts};
+use mcm_insight::{error::error_line, read_only::ReadOnly, reader, story::NamespaceFacts};
 use mcm_runtime::{http, shutdown};
 
 /// Age up to which a reading is shown again, so that several pages cost as much as one.
@@ -98,7 +98,7 @@ impl DashboardApp {
                     events
                 }
                 Err(error) => {
-                    notes.push(format!("events could not be read: {error:#}"));
+                    notes.push(format!("events could not be read: {}", error_line(&error)));
                     Vec::new()
                 }
             };
@@ -138,7 +138,7 @@ enum PageError {
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let (status, text) = match self {
-            Self::Cluster(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}")),
+            Self::Cluster(error) => (StatusCode::SERVICE_UNAVAILABLE, error_line(&error)),
             Self::Unknown(text) => (StatusCode::NOT_FOUND, text),
         };
         (status, [(header::CONTENT_TYPE, HTML)], page::failure(&text)).into_response()

@@ -28,8 +28,12 @@ pub(super) fn page(view: &DashboardView<'_>) -> String {
         None => main.push_str("<h1>There is no MachineDeployment</h1>"),
     }
     main.push_str("</section>");
+    let cluster = match view.cluster {
+        "" => String::new(),
+        cluster => format!("<span>cluster <b>{}</b></span>", HtmlText(cluster)),
+    };
     let mut header = format!(
-        "<header><b class=\"brand\">mcm</b><span>namespace <b>{}</b></span><span class=\"muted\">read-only, as of \
+        "<header><b class=\"brand\">mcm</b>{cluster}<span>namespace <b>{}</b></span><span class=\"muted\">read-only, as of \
          <time datetime=\"{:.0}\">{}</time></span>",
         HtmlText(view.namespace),
         view.now,

@@ -11,6 +11,7 @@ const MOST_SHOWN: usize = 30;
 /// The page.
 pub(super) struct DashboardView<'a> {
     pub namespace: &'a str,
+    pub cluster: &'a str,
     pub now: Timestamp,
     pub deployments: Vec<DashboardRow>,
     pub chosen: Option<ChosenDeployment<'a>>,
@@ -64,6 +65,7 @@ impl<'a> DashboardView<'a> {
         });
         Self {
             namespace: &facts.namespace,
+            cluster: &facts.place.cluster,
             now: facts.now,
             deployments: rows,
             chosen,

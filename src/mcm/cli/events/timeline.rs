@@ -1,6 +1,8 @@
 //! Events of a family of objects, deduplicated and in order. Pure.
 
 use std::{
+    borrow::Cow,
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
 };
@@ -14,12 +16,17 @@ use crate::cli::rollout::history::revisions;
 use mcm_insight::{
     family::TemplateChange,
     story::{CLASS, DEPLOYMENT, MACHINE, NODE, NamespaceFacts, SET},
-    terminal::{StatusMark, TerminalLook, cut},
+    terminal::{StatusMark, TerminalLook, cut, cut_inside, wrapped},
 };
 use mcm_rules::plan::SubjectRef;
 
 /// From this age on, a time has its date.
 const DAY: SignedDuration = SignedDuration::from_hours(12);
+
+/// The least columns for messages beside the other columns.
+const LEAST_MESSAGE: usize = 40;
+/// Column of a message below the other columns.
+const BELOW: usize = 10;
 
 /// An event, with how often it occurred: a line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -31,7 +38,12 @@ pub(in crate::cli) struct EventLine {
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last: Timestamp,
     pub kind: String,
+    /// Empty for a Node.
+    pub namespace: String,
     pub name: String,
+    /// The namespace is shown with the name.
+    #[serde(skip)]
+    pub is_named_fully: bool,
     pub is_warning: bool,
     pub reason: String,
     pub message: String,
@@ -39,12 +51,51 @@ pub(in crate::cli) struct EventLine {
 }
 
 impl EventLine {
+    /// By time. Most events have whole seconds, so those of one second are in the order of the life of a machine.
+    pub(super) fn order(&self, other: &Self) -> Ordering {
+        let key = |one: &Self| (one.last.as_second(), stage(&one.reason), one.last);
+        key(self).cmp(&key(other)).then_with(|| (&self.name, &self.reason).cmp(&(&other.name, &other.reason)))
+    }
+
+    /// The event in a list of several namespaces.
+    pub(super) fn with_namespace_in_name(self) -> Self {
+        Self { is_named_fully: !self.namespace.is_empty(), ..self }
+    }
+
+    /// The name of the object as users read it.
+    fn title(&self) -> Cow<'_, str> {
+        match self.is_named_fully {
+            true => Cow::Owned(format!("{}/{}", self.namespace, self.name)),
+            false => Cow::Borrowed(&self.name),
+        }
+    }
+
     /// Differs for each time that the event occurred.
     pub(super) fn occurrence(&self) -> (String, String, String, String, i32) {
         let Self { kind, name, reason, message, count, .. } = self.clone();
         (kind, name, reason, message, count)
     }
 }
+
+/// The place of a reason in the life of a machine and its deployment.
+fn stage(reason: &str) -> usize {
+    LIFE.iter().position(|stage| stage.contains(&reason)).unwrap_or(OTHERS)
+}
+
+/// Reasons in the order of their first occurrence.
+const LIFE: [&[&str]; 9] = [
+    &["Changed"],
+    &["ScalingMachineSet", "FrozeMachineSet", "UnfrozeMachineSet", "DeploymentRollback"],
+    &["SuccessfulCreate", "FailedCreate", "CreateFailed"],
+    &["Created"],
+    &["Joined", "Recovered"],
+    &["InPlaceUpdating", "Unhealthy", "Failed", "VMMissing"],
+    &["SuccessfulDelete", "FailedDelete", "Draining", "DrainBlocked"],
+    &["Drained", "DeleteFailed", "InPlaceUpdated", "InPlaceUpdateFailed"],
+    &["Deleted"],
+];
+/// The stage of other reasons: beside those of a machine that runs.
+const OTHERS: usize = 5;
 
 /// The objects whose events are shown.
 pub(super) struct EventSubjects {
@@ -122,7 +173,10 @@ pub(super) fn lines(members: &EventSubjects, events: &[Event]) -> Vec<EventLine>
         let (reason, message) = (event.reason.clone().unwrap_or_default(), event.message.clone().unwrap_or_default());
         let key = (kind.clone(), name.clone(), reason.clone(), message.clone());
         let is_warning = event.type_.as_deref() == Some("Warning");
-        let line = EventLine { first, last, kind, name, is_warning, reason, message, count: 0 };
+        let namespace = about.namespace.clone().filter(|_| kind != NODE).unwrap_or_default();
+        let is_named_fully = false;
+        let line =
+            EventLine { first, last, kind, namespace, name, is_named_fully, is_warning, reason, message, count: 0 };
         let line = found.entry(key).or_insert(line);
         line.first = line.first.min(first);
         line.last = line.last.max(last);
@@ -155,7 +209,9 @@ pub(super) fn changes(facts: &NamespaceFacts, members: &EventSubjects) -> Vec<Ev
                 first: created,
                 last: created,
                 kind: DEPLOYMENT.to_owned(),
+                namespace: facts.namespace.clone(),
                 name: name.clone(),
+                is_named_fully: false,
                 is_warning: false,
                 reason: "Changed".to_owned(),
                 message: format!("revision {}: {fields}{by}", revision.revision),
@@ -166,11 +222,11 @@ pub(super) fn changes(facts: &NamespaceFacts, members: &EventSubjects) -> Vec<Ev
     found
 }
 
-/// Lines for people: time, object, reason and message; as wide as a terminal, and whole in a pipe.
+/// Lines for people: time, object, reason and message, which is wrapped on a terminal; in a pipe each event has one line.
 pub(in crate::cli) fn text(look: TerminalLook, lines: &[EventLine], now: Timestamp) -> String {
     let widest =
         |text: fn(&EventLine) -> usize, most: usize| lines.iter().map(text).max().unwrap_or_default().min(most);
-    let name = widest(|line| line.name.chars().count(), look.width / 3);
+    let name = widest(|line| line.title().chars().count(), look.width / 3);
     let reason = widest(|line| line.reason.chars().count(), 24);
     let mut text = String::new();
     for line in lines {
@@ -178,14 +234,27 @@ pub(in crate::cli) fn text(look: TerminalLook, lines: &[EventLine], now: Timesta
         let mark = if line.is_warning { look.mark(StatusMark::Look) } else { " ".to_owned() };
         let count = if line.count > 1 { format!("  ×{}", line.count) } else { String::new() };
         let time = line.last.strftime(time).to_string();
-        let head = format!("{time}  {:<name$}  ", line.name);
-        let left = if look.is_terminal {
-            look.width.saturating_sub(head.chars().count() + reason + 4 + count.chars().count()).max(10)
+        let title = if look.is_terminal { cut_inside(&line.title(), name) } else { line.title().into_owned() };
+        let head = format!("{time}  {title:<name$}  ");
+        let message = format!("{}{count}", line.message.split_whitespace().collect::<Vec<_>>().join(" "));
+        if !look.is_terminal {
+            let _ = writeln!(text, "{head}{mark} {:<reason$}  {message}", line.reason);
+            continue;
+        }
+        let column = head.chars().count() + reason + 4;
+        let mut rest = wrapped(&message, look.width.saturating_sub(column)).into_iter();
+        // Where the columns before it leave no room, the message has lines of its width.
+        let is_below = look.width.saturating_sub(column) < LEAST_MESSAGE;
+        if is_below {
+            let _ = writeln!(text, "{head}{mark} {}", line.reason);
+            rest = wrapped(&message, look.width - BELOW).into_iter();
         } else {
-            usize::MAX
-        };
-        let message = line.message.split_whitespace().collect::<Vec<_>>().join(" ");
-        let _ = writeln!(text, "{head}{mark} {:<reason$}  {}{count}", line.reason, cut(&message, left));
+            let _ = writeln!(text, "{head}{mark} {:<reason$}  {}", line.reason, rest.next().unwrap_or_default());
+        }
+        let indent = if is_below { BELOW } else { column };
+        for more in rest {
+            let _ = writeln!(text, "{:indent$}{}", "", cut(&more, look.width.saturating_sub(indent)));
+        }
     }
     look.written(&text)
 }

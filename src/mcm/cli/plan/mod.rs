@@ -1,6 +1,5 @@
 //! `mcm plan`: shows what a change would do to machines, before it is made.
 
-mod namespaces;
 mod policy;
 
 use std::{
@@ -18,7 +17,7 @@ use super::{
     exit::{CommandAnswer, CommandExit},
     format::{OutputFormat, OutputOptions},
     objects::{self, FolderDepth},
-    reading::ReadingOptions,
+    reading::{ReadingOptions, namespaces},
 };
 use crate::api::labels;
 pub(super) use mcm_insight::plan::answer::Plan;
@@ -39,7 +38,10 @@ use mcm_insight::{
     story::{CLASS, DEPLOYMENT, NamespaceFacts},
     terminal::TerminalLook,
 };
-use mcm_rules::plan::{SubjectRef, shell::word};
+use mcm_rules::plan::{
+    SubjectRef,
+    shell::{is_of_target, word},
+};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -135,18 +137,18 @@ impl FailOn {
 /// # Errors
 /// The clusters or files cannot be read, or there is no such object.
 pub async fn run(options: PlanOptions) -> Result<CommandAnswer> {
-    let plan = if options.all_namespaces { in_all(&options).await? } else { in_one(&options).await? };
+    let (plan, head) = if options.all_namespaces { in_all(&options).await? } else { in_one(&options).await? };
     let is_refused = plan.objects.iter().any(|object| object.verdict == PlanVerdict::Refused);
     let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
     let text = match options.output.format {
-        OutputFormat::Text => report(options.output.look(), &plan, options.steps),
+        OutputFormat::Text => format!("{head}\n\n{}", report(options.output.look(), &plan, options.steps)),
         OutputFormat::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
     };
     Ok(CommandAnswer { text, exit: if is_no { CommandExit::No } else { CommandExit::Good } })
 }
 
-/// The plan for objects of one namespace.
-async fn in_one(options: &PlanOptions) -> Result<Plan> {
+/// The plan for objects of one namespace, with the cluster and the namespace.
+async fn in_one(options: &PlanOptions) -> Result<(Plan, String)> {
     let depth = if options.recursive { FolderDepth::Folders } else { FolderDepth::Folder };
     let files: Vec<Value> = options
         .files
@@ -158,17 +160,18 @@ async fn in_one(options: &PlanOptions) -> Result<Plan> {
         .collect();
     // As for kubectl, the namespace that the files name needs no flag.
     let mut reading = options.reading.clone();
-    reading.namespace = reading.namespace.or_else(|| namespace_of(&files));
+    reading.cluster.namespace = reading.cluster.namespace.or_else(|| namespace_of(&files));
     let mut cell = reading.open().await?;
+    let head = cell.place.title(&cell.namespace);
     if options.object.is_none() && options.files.is_empty() {
-        return of_everything(options, cell).await;
+        return Ok((of_everything(options, cell).await?, head));
     }
     let changes = |facts: &NamespaceFacts| match &options.object {
         Some(wanted) => change_of(options, facts, wanted).map(|change| (vec![change], Vec::new())),
         None => changes_of_files(&files, &facts.namespace),
     };
     let new_secrets = secrets_of_files(&files, &cell.namespace);
-    of_changes(&mut cell, new_secrets, options.policy.as_deref(), options.live, changes).await
+    Ok((of_changes(&mut cell, new_secrets, options.policy.as_deref(), options.live, changes).await?, head))
 }
 
 /// The plan for a merge patch of a deployment.
@@ -180,15 +183,15 @@ pub(super) async fn of_patch(cell: &mut ReadOnly, name: &str, patch: Value) -> R
     of_changes(cell, BTreeSet::new(), None, false, |_| Ok((vec![change], Vec::new()))).await
 }
 
-/// The plan for everything in all namespaces.
-async fn in_all(options: &PlanOptions) -> Result<Plan> {
+/// The plan for everything in all namespaces, with the cluster.
+async fn in_all(options: &PlanOptions) -> Result<(Plan, String)> {
     let now = Timestamp::now();
     let reach = options.reading.reach().await?;
     reach.check().await?;
     let namespaces::ClusterNamespaces { used, refused } = namespaces::namespaces(&reach).await?;
     let plans = used.into_iter().map(|namespace| of_namespace(options, reach.within(&namespace)));
     let plans = stream::iter(plans).buffered(namespaces::AT_A_TIME).try_collect().await?;
-    Ok(joined(now, plans, &refused))
+    Ok((joined(now, plans, &refused), reach.place.title_of_all()))
 }
 
 async fn of_namespace(options: &PlanOptions, reach: ReadOnlyClients) -> Result<(String, Plan)> {
@@ -223,6 +226,10 @@ async fn of_changes(
     notes.extend(reader::notes(cell, &facts));
     let mut plan = plan_of(cell, &facts, &changes, new_secrets, is_live).await?;
     plan.notes.splice(0..0, notes);
+    let remedies = plan.objects.iter_mut().flat_map(|one| &mut one.blockers).flat_map(|one| &mut one.remedies);
+    for remedy in remedies {
+        remedy.command = cell.place.call.addressed(&remedy.command, is_of_target(&remedy.command));
+    }
     plan.flags = Some(flags);
     Ok(plan)
 }

@@ -6,7 +6,12 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::cli::{objects, run};
-use mcm_insight::{error::UsageError, memory, read_only::ReadOnly, story::ManagerLease};
+use mcm_insight::{
+    error::{UsageError, error_line},
+    memory,
+    read_only::ReadOnly,
+    story::ManagerLease,
+};
 
 /// Flags by name.
 type ManagerFlags = BTreeMap<String, String>;
@@ -37,7 +42,7 @@ async fn asked(cell: &ReadOnly, managers: &[ManagerLease]) -> (ManagerFlags, Str
                 flags.extend(of_configz(&configz));
                 from.push(manager);
             }
-            Err(error) => problems.push(format!("{manager}: {error:#}")),
+            Err(error) => problems.push(format!("{manager}: {}", error_line(&error))),
         }
     }
     let source = match (from.is_empty(), problems.is_empty()) {

@@ -12,6 +12,7 @@ use mcm_fake_api::{
     ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
 };
 use mcm_insight::{
+    place::CallTarget,
     plan::{
         answer::{BlockerSeverity, FieldEffect, MachinePlan, PlanBlocker, PlanSummary, SettledCounts},
         outcome::PlannedDeployment,
@@ -127,6 +128,7 @@ impl Plane {
             server: uri.clone(),
             target: Some((client, uri)),
             namespace: NAMESPACE.to_owned(),
+            place: CallTarget::default(),
         };
         let cell = ReadOnly::from_clients(reach, manager).await;
         Self { server, cell }

@@ -20,7 +20,7 @@ use crate::{
     api::machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     cli::terminal::{print, redraw},
 };
-use mcm_insight::{cluster_api, read_only::ReadOnly, terminal::TerminalLook};
+use mcm_insight::{cluster_api, error::error_line, read_only::ReadOnly, terminal::TerminalLook};
 
 /// Outputs are at least this far apart.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -68,7 +68,7 @@ pub(in crate::cli) async fn follow<T: PartialEq>(
                 shown = answer;
             }
             // A deleted object, or an API server that does not answer for a while.
-            Err(error) => eprintln!("warning: {error:#}"),
+            Err(error) => eprintln!("warning: {}", error_line(&error)),
         }
     }
     Ok(shown)

@@ -55,7 +55,7 @@ pub(super) async fn run(options: HistoryOptions) -> Result<CommandAnswer> {
     let object = reader::find_deployment(&facts, &options.deployment)?;
     let revisions = facts.family(&object.name).map(|family| revisions(&facts, &family)).unwrap_or_default();
     let text = match options.output.format {
-        OutputFormat::Text => text(options.output.look(), &revisions, facts.now),
+        OutputFormat::Text => facts.place.head(&facts.namespace) + &text(options.output.look(), &revisions, facts.now),
         OutputFormat::Json => {
             let history = RolloutHistory { deployment: &object, revisions: &revisions };
             JsonDocument::new("RolloutHistory", facts.now, history).pretty()?

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::seen::RolloutSnapshot;
 use mcm_insight::{
@@ -14,6 +14,8 @@ use mcm_insight::{
 
 /// Cells of the bar.
 const BAR: usize = 30;
+/// A shorter time may be that of the command alone.
+const SHOWN_FROM: SignedDuration = SignedDuration::from_secs(10);
 /// Machines below the bar.
 const MOST_MACHINES: usize = 10;
 
@@ -69,7 +71,12 @@ fn now(seen: &RolloutSnapshot) -> String {
 /// Some lines for a terminal.
 pub(super) fn frame(look: TerminalLook, seen: &RolloutSnapshot, blocked: Option<Timestamp>, at: Timestamp) -> String {
     let progress = &seen.progress;
-    let held_up = |word: &str| format!("{word} {}", blocked.map(|since| ago(at, since)).unwrap_or_default());
+    // The command may have begun long after the obstacle.
+    let blocked = seen.held_since().or(blocked).filter(|since| at.duration_since(*since) >= SHOWN_FROM);
+    let held_up = |word: &str| match blocked {
+        Some(since) => format!("{word} {}", ago(at, since)),
+        None => word.to_owned(),
+    };
     let (mark, word) = match &seen.state {
         RolloutState::Done => (StatusMark::Good, "done".to_owned()),
         RolloutState::Rolling => (StatusMark::Busy, "under way".to_owned()),
@@ -102,7 +109,8 @@ pub(super) fn frame(look: TerminalLook, seen: &RolloutSnapshot, blocked: Option<
     }
     if seen.state.reason().is_some() {
         let object = &seen.answer.object;
-        let _ = writeln!(text, " more  mcm why {} -n {}", object.name, object.namespace);
+        let why = format!("mcm why {} -n {}", object.name, object.namespace);
+        let _ = writeln!(text, " more  {}", seen.place.call.addressed(&why, false));
     }
     look.written(&text)
 }

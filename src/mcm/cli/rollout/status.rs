@@ -81,7 +81,8 @@ fn why(cell: &ReadOnly, name: &str) -> String {
 
 async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOptions) -> Result<()> {
     let (look, name) = (options.output.look(), &object.name);
-    let (mut watch, mut screen) = (StallDetector::default(), RolloutScreen::new(look, options.output.format));
+    let (mut watch, mut screen) =
+        (StallDetector::default(), RolloutScreen::new(cell.place.head(&cell.namespace), look, options.output.format));
     let mut answers = ServerAnswers::first(cell).await;
     let mut memory = memory::ask(cell, &answers.managers, None).await;
     let mut ticks = interval(LOOK);
@@ -204,6 +205,8 @@ impl<'a> RolloutStatus<'a> {
 
 /// Standard output: redrawn in place on a terminal, a line for each change elsewhere.
 struct RolloutScreen {
+    /// The cluster and the namespace.
+    head: String,
     look: TerminalLook,
     output: OutputFormat,
     shown: String,
@@ -211,8 +214,8 @@ struct RolloutScreen {
 }
 
 impl RolloutScreen {
-    fn new(look: TerminalLook, output: OutputFormat) -> Self {
-        Self { look, output, shown: String::new(), lines: 0 }
+    fn new(head: String, look: TerminalLook, output: OutputFormat) -> Self {
+        Self { head, look, output, shown: String::new(), lines: 0 }
     }
 
     fn show(
@@ -230,13 +233,14 @@ impl RolloutScreen {
                 (serde_json::to_string(&status)?, JsonDocument::new("RolloutStatus", now, status).line()?)
             }
             OutputFormat::Text if is_live => {
-                let frame = report::frame(self.look, seen, blocked, now);
+                let frame = format!("{}{}", self.head, report::frame(self.look, seen, blocked, now));
                 let frame = silence.map_or(frame.clone(), |silence| format!("{frame} {silence}\n"));
                 (frame.clone(), frame)
             }
             OutputFormat::Text => {
                 let line = silence.unwrap_or_else(|| self.look.written(&report::line(seen)));
-                (line.clone(), format!("{} {line}\n", report::clock(now)))
+                let head = if self.shown.is_empty() { self.head.as_str() } else { "" };
+                (line.clone(), format!("{head}{} {line}\n", report::clock(now)))
             }
         };
         if key == self.shown {

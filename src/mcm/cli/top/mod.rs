@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use jiff::Timestamp;
 use ratatui::{
     DefaultTerminal,
     crossterm::event::{self, Event, KeyEventKind},
@@ -24,7 +25,8 @@ use super::{
     tree,
 };
 use mcm_insight::{
-    answers::ServerAnswers, read_only::ReadOnly, reader, report, story::NamespaceFacts, terminal::TerminalLook,
+    answers::ServerAnswers, error::error_line, place::CallTarget, read_only::ReadOnly, reader, report,
+    story::NamespaceFacts, terminal::TerminalLook,
 };
 use mcm_rules::plan::SubjectRef;
 
@@ -38,6 +40,9 @@ const KEYS: usize = 64;
 /// Options of the command.
 #[derive(Args, Debug)]
 pub struct TopOptions {
+    /// Show all namespaces with deployments or sets
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
     #[command(flatten)]
     reading: ReadingOptions,
     #[command(flatten)]
@@ -50,27 +55,88 @@ pub struct TopOptions {
 /// The control cluster cannot be read, or the terminal cannot be used.
 pub async fn run(options: TopOptions) -> Result<CommandAnswer> {
     let look = options.look.stdout();
-    let cell = options.reading.open().await?;
+    let mut source = match options.all_namespaces {
+        true => {
+            let found = options.reading.each_namespace(async |cell| Ok(NamespaceSource::open(cell).await)).await?;
+            TopSource { is_of_all: true, place: found.place, namespaces: found.readings }
+        }
+        false => TopSource::of_one(options.reading.open().await?).await,
+    };
     if !look.is_terminal {
-        let facts = reader::cached(&cell, reader::managers(&cell).await);
-        return Ok(CommandAnswer { text: view::plain(look, &TopModel::from_facts(&facts)), exit: CommandExit::Good });
+        return Ok(CommandAnswer { text: view::plain(look, &source.model()), exit: CommandExit::Good });
     }
     let terminal = ratatui::try_init().context("use the terminal")?;
-    let ended = follow(terminal, cell, &options, look).await;
+    let ended = follow(terminal, &mut source, &options, look).await;
     ratatui::restore();
     ended.map(|()| CommandAnswer { text: String::new(), exit: CommandExit::Good })
 }
 
+/// The caches of a namespace, and the facts in them.
+struct NamespaceSource {
+    cell: ReadOnly,
+    answers: ServerAnswers,
+    facts: NamespaceFacts,
+}
+
+impl NamespaceSource {
+    async fn open(cell: ReadOnly) -> Self {
+        let answers = ServerAnswers::first(&cell).await;
+        Self { facts: reader::cached(&cell, answers.managers.clone()), answers, cell }
+    }
+
+    async fn read(&mut self, reads_leases: bool) {
+        if reads_leases {
+            self.answers.read(&self.cell).await;
+        }
+        self.facts = reader::cached(&self.cell, self.answers.managers.clone());
+    }
+}
+
+/// The namespaces on the screen.
+struct TopSource {
+    is_of_all: bool,
+    place: CallTarget,
+    namespaces: Vec<NamespaceSource>,
+}
+
+impl TopSource {
+    async fn of_one(cell: ReadOnly) -> Self {
+        Self { is_of_all: false, place: cell.place.clone(), namespaces: vec![NamespaceSource::open(cell).await] }
+    }
+
+    fn model(&self) -> TopModel {
+        let silent = self.namespaces.iter().find_map(|one| one.answers.silent_since());
+        let models = self.namespaces.iter().map(|one| TopModel::from_facts(&one.facts));
+        let model = match self.is_of_all {
+            true => TopModel::of_all(&self.place.cluster, models, Timestamp::now()),
+            false => models.reduce(|first, _| first).unwrap_or_default(),
+        };
+        model.silent(silent)
+    }
+
+    async fn read(&mut self, reads_leases: bool) {
+        for one in &mut self.namespaces {
+            one.read(reads_leases).await;
+        }
+    }
+
+    /// The text of a page about an object.
+    async fn text(&self, page: TopPage, object: &SubjectRef, look: TerminalLook) -> String {
+        match self.namespaces.iter().find(|one| one.facts.namespace == object.namespace) {
+            Some(one) => text(&one.cell, &one.facts, page, object, look).await,
+            None => String::new(),
+        }
+    }
+}
+
 async fn follow(
     mut terminal: DefaultTerminal,
-    mut cell: ReadOnly,
+    source: &mut TopSource,
     options: &TopOptions,
     look: TerminalLook,
 ) -> Result<()> {
     let (mut keys, mut view) = (keys(), TopViewState::default());
-    let mut answers = ServerAnswers::first(&cell).await;
-    let mut facts = reader::cached(&cell, answers.managers.clone());
-    let mut model = TopModel::from_facts(&facts);
+    let mut model = source.model();
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shown = Vec::new();
@@ -89,24 +155,17 @@ async fn follow(
                 Some(Event::Key(key)) if key.kind != KeyEventKind::Release => match view.key(key, &model) {
                     KeyEffect::None => {}
                     KeyEffect::Quit => return Ok(()),
-                    KeyEffect::Open(page, object) => view.open(page, text(&cell, &facts, page, &object, look).await),
+                    KeyEffect::Open(page, object) => view.open(page, source.text(page, &object, look).await),
                     KeyEffect::Namespace(namespace) => {
-                        let mut reading = options.reading.clone();
-                        reading.namespace = Some(namespace);
-                        cell = reading.open().await?;
-                        answers = ServerAnswers::first(&cell).await;
-                        facts = reader::cached(&cell, answers.managers.clone());
-                        model = TopModel::from_facts(&facts);
+                        *source = TopSource::of_one(options.reading.within(namespace).open().await?).await;
+                        model = source.model();
                     }
                 },
                 Some(_) => {}
             },
             _ = ticks.tick() => {
-                if tick % LEASES == 0 {
-                    answers.read(&cell).await;
-                }
-                facts = reader::cached(&cell, answers.managers.clone());
-                model = TopModel::from_facts(&facts).silent(answers.silent_since());
+                source.read(tick % LEASES == 0).await;
+                model = source.model();
             }
         }
     }
@@ -138,7 +197,7 @@ async fn text(
     match page {
         TopPage::Why => {
             let notes = reader::notes(cell, facts);
-            report::one(look, &facts.answer(object), facts.manager_of(&object.kind), &notes, facts.now)
+            report::one(look, &facts.answer(object), facts.manager_of(&object.kind), &notes, facts)
         }
         TopPage::Tree => {
             let (branches, notes) = tree::grow(cell, facts, std::slice::from_ref(object)).await;
@@ -148,7 +207,7 @@ async fn text(
         }
         TopPage::Events => match events::lines(cell, facts, Some(object)).await {
             Ok((lines, _)) => events::text(look, &lines, facts.now),
-            Err(error) => format!("{error:#}\n"),
+            Err(error) => format!("{}\n", error_line(&error)),
         },
         TopPage::Help => view::HELP.to_owned(),
     }

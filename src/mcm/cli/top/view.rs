@@ -22,6 +22,8 @@ use mcm_rules::plan::{SubjectRef, counted};
 
 /// Columns of the bar of a deployment.
 const BAR: usize = 8;
+/// Columns of the name of the cluster.
+const CLUSTER: usize = 24;
 /// The widest name of a deployment.
 const WIDEST_NAME: usize = 28;
 /// Height of a frame in a pipe, which is not cut.
@@ -47,8 +49,10 @@ const KEYS: &str =
 const KEYS_SHORT: &str = " enter why  t tree  e events  l waiting  / filter  s sort  n ns  ? help  q quit";
 
 /// Everything that the screen shows.
+#[derive(Default)]
 pub(super) struct TopModel {
     namespace: String,
+    cluster: String,
     now: Timestamp,
     manager: String,
     phases: BTreeMap<String, usize>,
@@ -160,7 +164,22 @@ impl TopModel {
         });
         let deployments = facts.deployments.keys().filter_map(deployment).collect();
         let manager = manager.unwrap_or_default();
-        Self { namespace: facts.namespace.clone(), now: facts.now, manager, phases, deployments }
+        let (namespace, cluster) = (facts.namespace.clone(), facts.place.cluster.clone());
+        Self { namespace, cluster, now: facts.now, manager, phases, deployments }
+    }
+
+    /// The deployments of all namespaces of a cluster, each with the name of its namespace.
+    pub(super) fn of_all(cluster: &str, namespaces: impl Iterator<Item = Self>, now: Timestamp) -> Self {
+        let namespace = "all namespaces".to_owned();
+        let mut all = Self { namespace, cluster: cluster.to_owned(), now, ..Self::default() };
+        for model in namespaces {
+            model.phases.into_iter().for_each(|(phase, number)| *all.phases.entry(phase).or_default() += number);
+            all.deployments.extend(model.deployments.into_iter().map(|mut row| {
+                row.progress.name = format!("{}/{}", model.namespace, row.progress.name);
+                row
+            }));
+        }
+        all
     }
 
     /// The same while the API server does not answer: the objects are those of that time.
@@ -344,7 +363,8 @@ impl TopViewState {
         );
         lines.push((LineStyle::Head, head));
         if visible.is_empty() {
-            lines.push((LineStyle::Plain, format!(" no deployment in namespace {}", model.namespace)));
+            let place = if model.namespace.contains(' ') { "" } else { "namespace " };
+            lines.push((LineStyle::Plain, format!(" no deployment in {place}{}", model.namespace)));
         }
         // A third of the screen at most is for the deployments; the chosen one is among those shown.
         let most = (room / 3).max(3);
@@ -411,7 +431,8 @@ fn push_machines(lines: &mut Vec<ScreenLine>, deployment: &DeploymentRow, width:
 fn head(model: &TopModel, width: usize) -> String {
     let machines: usize = model.phases.values().sum();
     let (deployments, machines) = (counted(model.deployments.len(), "deployment"), counted(machines, "machine"));
-    let left = format!(" mcm top   {}   {deployments}  {machines}", model.namespace);
+    let cluster = if model.cluster.is_empty() { String::new() } else { format!("{}   ", cut(&model.cluster, CLUSTER)) };
+    let left = format!(" mcm top   {cluster}{}   {deployments}  {machines}", model.namespace);
     let time = model.now.strftime("%H:%M:%S").to_string();
     let room = width.saturating_sub(left.chars().count() + time.len() + 5);
     let manager = cut(&model.manager, room.min(60));

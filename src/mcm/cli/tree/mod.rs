@@ -7,6 +7,7 @@ mod surroundings;
 
 use anyhow::Result;
 use clap::Args;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -35,6 +36,9 @@ pub struct TreeOptions {
     /// Show it again after each change, until Ctrl-C
     #[arg(short = 'w', long)]
     watch: bool,
+    /// Show all namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["object", "namespace", "watch"])]
+    all_namespaces: bool,
     #[command(flatten)]
     reading: ReadingOptions,
     #[command(flatten)]
@@ -55,6 +59,9 @@ struct TreeDocument<'a> {
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
 pub async fn run(options: TreeOptions) -> Result<CommandAnswer> {
+    if options.all_namespaces {
+        return Ok(CommandAnswer { text: show_all(&options).await?, exit: CommandExit::Good });
+    }
     let cell = options.reading.open().await?;
     if !options.watch {
         let (text, _) = ask(&cell, &options).await?;
@@ -67,6 +74,56 @@ pub async fn run(options: TreeOptions) -> Result<CommandAnswer> {
 
 /// The trees, as text and as they are.
 async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<TreeBranch>)> {
+    let GrownNamespace { facts, branches, notes } = grown(cell, options).await?;
+    let text = match options.output.format {
+        OutputFormat::Text => facts.place.head(&facts.namespace) + &text(options, &facts, &branches, &notes),
+        OutputFormat::Json => {
+            JsonDocument::new("Tree", facts.now, TreeDocument { objects: &branches, notes: &notes }).pretty()?
+        }
+    };
+    Ok((text, branches))
+}
+
+/// The trees of a namespace, and notes about what could not be read.
+struct GrownNamespace {
+    facts: NamespaceFacts,
+    branches: Vec<TreeBranch>,
+    notes: Vec<String>,
+}
+
+/// The trees of all namespaces.
+async fn show_all(options: &TreeOptions) -> Result<String> {
+    let found = options.reading.each_namespace(async |cell| grown(&cell, options).await).await?;
+    let mut notes = found.notes();
+    if options.output.format == OutputFormat::Json {
+        let of_namespace = |one: &GrownNamespace| {
+            one.notes.iter().map(|note| format!("namespace {}: {note}", one.facts.namespace)).collect::<Vec<_>>()
+        };
+        notes.extend(found.readings.iter().flat_map(of_namespace));
+        let objects: Vec<TreeBranch> = found.readings.into_iter().flat_map(|one| one.branches).collect();
+        let document = TreeDocument { objects: &objects, notes: &notes };
+        return Ok(JsonDocument::new("Tree", Timestamp::now(), document).pretty()?);
+    }
+    let look = options.output.look();
+    let mut all = format!("{}\n", found.place.title_of_all());
+    for GrownNamespace { facts, branches, notes } in &found.readings {
+        let head = look.bold(&format!("namespace {}", facts.namespace));
+        all += &format!("\n{head}\n{}", text(options, facts, branches, notes));
+    }
+    notes.iter().for_each(|note| all += &format!("note: {note}\n"));
+    Ok(all)
+}
+
+fn text(options: &TreeOptions, facts: &NamespaceFacts, branches: &[TreeBranch], notes: &[String]) -> String {
+    let mut text = report::text(options.output.look(), branches, options.all, facts.now);
+    if branches.is_empty() {
+        text = empty(&facts.place, &facts.namespace);
+    }
+    notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    text
+}
+
+async fn grown(cell: &ReadOnly, options: &TreeOptions) -> Result<GrownNamespace> {
     let mut facts = reader::facts(cell).await?;
     facts.memory = memory::ask(cell, &facts.managers, None).await;
     facts.budgets = budget_reader::awaited(cell, &facts).await;
@@ -79,20 +136,7 @@ async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<Tree
         },
     };
     notes.extend(reader::notes(cell, &facts));
-    let text = match options.output.format {
-        OutputFormat::Text => {
-            let mut text = report::text(options.output.look(), &branches, options.all, facts.now);
-            if branches.is_empty() {
-                text = empty(&facts.namespace);
-            }
-            notes.iter().for_each(|note| text += &format!("note: {note}\n"));
-            text
-        }
-        OutputFormat::Json => {
-            JsonDocument::new("Tree", facts.now, TreeDocument { objects: &branches, notes: &notes }).pretty()?
-        }
-    };
-    Ok((text, branches))
+    Ok(GrownNamespace { facts, branches, notes })
 }
 
 /// The trees of objects, and notes about what could not be read.

@@ -7,13 +7,11 @@ use jiff::Timestamp;
 use super::branch::TreeBranch;
 use mcm_insight::{
     story::{MACHINE, ObjectVerdict, titled},
-    terminal::{StatusMark, TerminalLook, ago, cut, wrapped},
+    terminal::{StatusMark, TerminalLook, ago, cut, cut_inside, wrapped},
 };
 
 /// Machines that are alike and shown, before the others are counted.
 const SHOWN: usize = 1;
-/// Columns at the end of a name that are kept.
-const TAIL: usize = 7;
 /// The least width of the last column on a terminal.
 const LEAST_WHY: usize = 18;
 
@@ -101,16 +99,6 @@ fn grouped(children: &[TreeBranch]) -> Vec<TreeBranch> {
         }
     }
     shown
-}
-
-/// A text of at most `width` columns that keeps its end, by which machines differ.
-fn cut_inside(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width || width <= TAIL {
-        return cut(text, width);
-    }
-    let head = cut(text, width - TAIL);
-    format!("{head}{}", text.chars().skip(length - TAIL).collect::<String>())
 }
 
 /// Reasons that the table has no room for, each with the first object that has it.

@@ -9,6 +9,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use super::branch::NodeSurroundings;
 use mcm_controllers::machine::DrainReason;
 use mcm_insight::{
+    error::error_line,
     read_only::ReadOnly,
     reader,
     story::{MACHINE, NamespaceFacts},
@@ -39,14 +40,14 @@ pub(super) async fn read(cell: &ReadOnly, facts: &NamespaceFacts, roots: &[Subje
         match pods {
             Ok(pods) => drop(found.pods.insert((*node).to_owned(), pods)),
             Err(error) => {
-                found.unread.push(format!("pods could not be read: {error:#}"));
+                found.unread.push(format!("pods could not be read: {}", error_line(&error)));
                 break;
             }
         }
     }
     match budgets(target).await {
         Ok(budgets) => found.budgets = budgets,
-        Err(error) => found.unread.push(format!("disruption budgets could not be read: {error:#}")),
+        Err(error) => found.unread.push(format!("disruption budgets could not be read: {}", error_line(&error))),
     }
     found
 }

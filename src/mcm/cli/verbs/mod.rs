@@ -7,10 +7,7 @@ mod look;
 mod tests;
 mod verb;
 
-use std::{
-    io::{self, BufRead, IsTerminal, Read, Write},
-    path::PathBuf,
-};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -26,14 +23,12 @@ use serde_json::Value;
 use super::{
     exit::{CommandAnswer, CommandExit, ExitError},
     plan::{self, Plan},
-    reading::ReadingOptions,
+    reading::{ClusterOptions, ReadingOptions},
 };
 use crate::api::machine::{GROUP, VERSION};
 use mcm_insight::{reader, terminal::TerminalLook};
 use mcm_rules::plan::SubjectRef;
-use mcm_runtime::kubeconfig::{
-    self, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
-};
+use mcm_runtime::kubeconfig::{self, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent};
 
 pub use verb::{ChangeVerb, PreserveTrigger};
 
@@ -47,13 +42,8 @@ const MOST_ANSWER: u64 = 64;
 /// The cluster, and whether to write.
 #[derive(Args, Clone, Debug)]
 pub struct WritingOptions {
-    /// Namespace of the object; that of the kubeconfig if absent
-    #[arg(short = 'n', long, value_name = "NAME")]
-    namespace: Option<String>,
-    /// Kubeconfig of the control cluster, which contains the machine objects; if absent, KUBECONFIG, the credentials of this pod,
-    /// or ~/.kube/config
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterOptions,
     /// Let the API server check the change, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -268,7 +258,7 @@ impl MachineCommand {
 /// The control cluster cannot be used, the change makes no sense, or the user declines.
 pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
     let VerbRequest { verb, object, kind, look, writing } = request;
-    let (client, namespace, server) = connect(&writing).await?;
+    let (client, namespace, cluster) = connect(&writing).await?;
     let wanted = if kind.is_empty() || object.contains('/') { object } else { format!("{kind}/{object}") };
     // One time for all attempts: a change that contains it stays the same.
     let now = Timestamp::now();
@@ -285,15 +275,17 @@ pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
     planned.permit(verb, look.as_ref().is_some_and(|look| look.force))?;
     let change = &planned.patch;
     if change.needs_consent && !writing.dry_run && !writing.yes {
-        consent(&planned, &server)?;
+        consent(&planned, &cluster)?;
     }
     carry_out(&client, &planned, writing.dry_run, decided).await?;
     let headline = planned.headline().map(|line| format!("\n{line}")).unwrap_or_default();
-    let mut text = format!("{}{headline}\nthe same with kubectl: {}\n", change.says, change.kubectl());
+    let call = writing.cluster.call(look.as_ref().map_or("", |look| &look.target_kubeconfig));
+    let kubectl = call.addressed(&change.kubectl(), false);
+    let mut text = format!("{}{headline}\nthe same with kubectl: {kubectl}\n", change.says);
     if writing.dry_run {
         text += "dry run: the API server accepts the change, and nothing was changed\n";
     } else if let Some(next) = &change.next {
-        text += &format!("next: {next}\n");
+        text += &format!("next: {}\n", call.addressed(next, false));
     }
     Ok(CommandAnswer { text, exit: CommandExit::Good })
 }
@@ -306,27 +298,30 @@ async fn planned_effect(
     patch: &ObjectPatch,
     planned: Value,
 ) -> Result<Plan> {
-    let (namespace, target) = (Some(namespace.to_owned()), look.target_kubeconfig.clone());
-    let reading = ReadingOptions::for_clusters(namespace, writing.kubeconfig.clone(), target);
+    let reading = ReadingOptions::for_clusters(writing.cluster.clone(), look.target_kubeconfig.clone());
+    let reading = reading.within(namespace.to_owned());
     let cell = reading.cell(reading.reach().await?);
     plan::of_patch(&mut cell.await?, &patch.object.name, planned).await
 }
 
-/// A client of the control cluster, the namespace, and the address of the API server.
+/// A client of the control cluster, the namespace, and the cluster in words.
 async fn connect(writing: &WritingOptions) -> Result<(Client, String, String)> {
-    let control = ControlKubeconfig::from(writing.kubeconfig.clone());
-    let clusters =
-        ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::LocalKubeconfig).await?;
+    let (control, choice) = (writing.cluster.control(), writing.cluster.context.choice());
+    let fallback = KubeconfigFallback::LocalKubeconfig;
+    let clusters = ProcessClusters::load_chosen(&control, &TargetKubeconfig::None, fallback, &choice).await?;
     let client = kubeconfig::client(&clusters.control, UserAgent::Mcm).await?;
     kubeconfig::check(&client, &clusters.control.config.cluster_url).await?;
-    let namespace = writing.namespace.clone().unwrap_or_else(|| clusters.control.config.default_namespace.clone());
-    Ok((client, namespace, clusters.control.config.cluster_url.to_string()))
+    let default_namespace = &clusters.control.config.default_namespace;
+    let namespace = writing.cluster.namespace.clone().unwrap_or_else(|| default_namespace.clone());
+    let server = kubeconfig::address(&clusters.control.config.cluster_url);
+    let cluster = clusters.control.context.map_or(server.clone(), |context| format!("{context} ({server})"));
+    Ok((client, namespace, cluster))
 }
 
 /// Requests consent on a terminal. Without one, `--yes` is needed.
-fn consent(planned: &PlannedPatch, server: &str) -> Result<()> {
+fn consent(planned: &PlannedPatch, cluster: &str) -> Result<()> {
     let SubjectRef { namespace, .. } = &planned.patch.object;
-    let place = format!("namespace {namespace} of the cluster {}", server.trim_end_matches('/'));
+    let place = format!("namespace {namespace} of the cluster {cluster}");
     let says = format!("{} ({place})", planned.patch.says);
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let hint = "add --yes if you mean it, or --dry-run to try it";

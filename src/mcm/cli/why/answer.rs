@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use jiff::Timestamp;
 use reqwest::Url;
 
 use super::{budget, document::ExplanationDocument};
@@ -15,12 +16,14 @@ use mcm_insight::{
     budget_reader,
     cluster_api::{self, CapiFacts},
     memory,
+    place::CallTarget,
     plan::answer::DOCUMENT_VERSION,
     read_only::ReadOnly,
     reader, report,
-    story::{self, NamespaceFacts, ObjectVerdict},
+    story::{self, ManagerLease, NamespaceFacts, ObjectVerdict},
     terminal::TerminalLook,
 };
+use mcm_rules::plan::counted;
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -31,6 +34,9 @@ pub struct WhyOptions {
     /// md/NAME. Without it, everything in the namespace that waits is listed
     #[arg(value_name = "OBJECT")]
     pub(super) object: Option<String>,
+    /// List everything that waits in all namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["object", "namespace", "watch", "manager"])]
+    pub(super) all_namespaces: bool,
     #[command(flatten)]
     pub(super) reading: ReadingOptions,
     /// URL of the manager, which remembers since when an object waits and when the next attempt is; without it, the pods that hold
@@ -59,6 +65,64 @@ pub(super) struct PrintedAnswer {
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
 pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: TerminalLook) -> Result<PrintedAnswer> {
+    let ExplainedNamespace { facts, objects, notes, text, verdict } = explained(cell, options, look).await?;
+    let text = match options.output.format {
+        OutputFormat::Text => facts.place.head(&facts.namespace) + &text,
+        OutputFormat::Json => as_json(&objects, &facts, &notes)?,
+    };
+    Ok(PrintedAnswer { text, verdict, objects })
+}
+
+/// The answer for one object, or for everything that waits in a namespace.
+struct ExplainedNamespace {
+    facts: NamespaceFacts,
+    objects: Vec<story::ObjectAnswer>,
+    notes: Vec<String>,
+    text: String,
+    verdict: ObjectVerdict,
+}
+
+/// Everything that waits in all namespaces.
+///
+/// # Errors
+/// The control cluster cannot be read.
+pub(super) async fn ask_all(options: &WhyOptions, look: TerminalLook) -> Result<PrintedAnswer> {
+    let found = options.reading.each_namespace(async |cell| explained(&cell, options, look).await).await?;
+    let mut notes = found.notes();
+    let refused = if found.refused.is_empty() { ObjectVerdict::Settled } else { ObjectVerdict::Unknown };
+    let verdict = found.readings.iter().map(|one| one.verdict).fold(refused, ObjectVerdict::max);
+    let text = match options.output.format {
+        OutputFormat::Text => text_of_all(look, &found.place, &found.readings, &notes),
+        OutputFormat::Json => {
+            let of_namespace = |one: &ExplainedNamespace| {
+                one.notes.iter().map(|note| format!("namespace {}: {note}", one.facts.namespace)).collect::<Vec<_>>()
+            };
+            notes.extend(found.readings.iter().flat_map(of_namespace));
+            let managers: Vec<_> = found.readings.iter().flat_map(|one| one.facts.managers.clone()).collect();
+            let asked: Vec<_> = found.readings.iter().flat_map(|one| one.facts.memory.asked.clone()).collect();
+            let objects: Vec<_> = found.readings.iter().flat_map(|one| one.objects.clone()).collect();
+            document(Timestamp::now(), &objects, &managers, &asked, &notes)?
+        }
+    };
+    let objects = found.readings.into_iter().flat_map(|one| one.objects).collect();
+    Ok(PrintedAnswer { text, verdict, objects })
+}
+
+/// Each namespace in which something waits, and the number of the others.
+fn text_of_all(look: TerminalLook, place: &CallTarget, namespaces: &[ExplainedNamespace], notes: &[String]) -> String {
+    let (quiet, waiting): (Vec<_>, Vec<_>) =
+        namespaces.iter().partition(|one| one.objects.is_empty() && one.verdict == ObjectVerdict::Settled);
+    let mut text = format!("{}\n", place.title_of_all());
+    for one in &waiting {
+        text += &format!("\n{}\n{}", look.bold(&format!("namespace {}", one.facts.namespace)), one.text);
+    }
+    let others = if waiting.is_empty() { "" } else { "other " };
+    text += &format!("\nnothing waits in {}\n", counted(quiet.len(), &format!("{others}namespace")));
+    notes.iter().for_each(|note| look.section(&mut text, "note", note));
+    text
+}
+
+async fn explained(cell: &ReadOnly, options: &WhyOptions, look: TerminalLook) -> Result<ExplainedNamespace> {
     let mut facts = reader::facts(cell).await?;
     facts.memory = memory::ask(cell, &facts.managers, options.manager.as_ref()).await;
     if let Some(node) = options.object.as_deref().and_then(|wanted| facts.node_without_machine(wanted)) {
@@ -81,18 +145,14 @@ pub(super) async fn ask(cell: &ReadOnly, options: &WhyOptions, look: TerminalLoo
         Some(wanted) => {
             let answer = one(cell, &facts, wanted, &mut notes).await?;
             let manager = facts.manager_of(&answer.object.kind).filter(|_| answer.api_group.is_none());
-            let text = report::one(look, &answer, manager, &notes, facts.now);
+            let text = report::one(look, &answer, manager, &notes, &facts);
             (vec![answer], text)
         }
     };
     let verdict = objects.iter().map(|answer| answer.verdict).max().unwrap_or(ObjectVerdict::Settled);
     let is_partial = options.object.is_none() && !facts.unread_kinds().is_empty();
     let verdict = if is_partial { verdict.max(ObjectVerdict::Unknown) } else { verdict };
-    let text = match options.output.format {
-        OutputFormat::Text => text,
-        OutputFormat::Json => as_json(&objects, &facts, &notes)?,
-    };
-    Ok(PrintedAnswer { text, verdict, objects })
+    Ok(ExplainedNamespace { facts, objects, notes, text, verdict })
 }
 
 /// The answer for one object.
@@ -123,15 +183,18 @@ pub(in crate::cli) fn as_json(
     facts: &NamespaceFacts,
     notes: &[String],
 ) -> Result<String> {
-    let document = ExplanationDocument {
-        api_version: DOCUMENT_VERSION,
-        kind: "Explanation",
-        at: facts.now,
-        objects: answers,
-        managers: &facts.managers,
-        asked: &facts.memory.asked,
-        notes,
-    };
+    document(facts.now, answers, &facts.managers, &facts.memory.asked, notes)
+}
+
+fn document(
+    at: Timestamp,
+    objects: &[story::ObjectAnswer],
+    managers: &[ManagerLease],
+    asked: &[String],
+    notes: &[String],
+) -> Result<String> {
+    let (api_version, kind) = (DOCUMENT_VERSION, "Explanation");
+    let document = ExplanationDocument { api_version, kind, at, objects, managers, asked, notes };
     Ok(format!("{}\n", serde_json::to_string_pretty(&document)?))
 }
 

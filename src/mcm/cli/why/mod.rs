@@ -6,7 +6,7 @@ mod document;
 
 use anyhow::Result;
 
-use self::answer::{PrintedAnswer, ask, exit};
+use self::answer::{PrintedAnswer, ask, ask_all, exit};
 use super::{exit::CommandAnswer, reading::watch};
 use mcm_insight::story::{self, ObjectVerdict};
 
@@ -18,8 +18,12 @@ pub(super) use answer::as_json;
 /// # Errors
 /// The control cluster cannot be read, or has no such object.
 pub async fn run(options: WhyOptions) -> Result<CommandAnswer> {
-    let cell = options.reading.open().await?;
     let look = options.output.look();
+    if options.all_namespaces {
+        let PrintedAnswer { text, verdict, .. } = ask_all(&options, look).await?;
+        return Ok(CommandAnswer { text, exit: exit(verdict) });
+    }
+    let cell = options.reading.open().await?;
     if !options.watch {
         let PrintedAnswer { text, verdict, .. } = ask(&cell, &options, look).await?;
         return Ok(CommandAnswer { text, exit: exit(verdict) });

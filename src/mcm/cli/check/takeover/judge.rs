@@ -8,6 +8,7 @@ use crate::{
     cli::check::finding::{CheckFinding, some_of},
 };
 use mcm_insight::{
+    error::error_line,
     story::{ByName, ManagerLease},
     terminal::{ago, span},
 };
@@ -17,10 +18,7 @@ const ENOUGH: i64 = 30;
 
 /// The user may not read the Deployments.
 pub(super) fn unread_workloads(error: &anyhow::Error) -> CheckFinding {
-    let message = match error.downcast_ref() {
-        Some(kube::Error::Api(status)) => status.message.clone(),
-        _ => format!("{error:#}"),
-    };
+    let message = error_line(error);
     let text = format!("not read: {message}; flags, permissions and grace period of the Go programs were not checked");
     CheckFinding::unknown("deployment", text).then("ask an administrator")
 }

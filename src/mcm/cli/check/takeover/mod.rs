@@ -24,7 +24,11 @@ use crate::cli::{
     format::OutputOptions,
     reading::{self, ReadingOptions},
 };
-use mcm_insight::{error::UsageError, read_only::ReadOnlyClients, reader};
+use mcm_insight::{
+    error::{UsageError, error_line},
+    read_only::ReadOnlyClients,
+    reader,
+};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -69,14 +73,14 @@ pub(super) async fn run(options: TakeoverOptions, read_flags: ReadFlags) -> Resu
         None => {}
     }
     let managers = reach.leaderships().await.map(|all| all.iter().map(reader::manager).collect());
-    findings.extend(judge::leases(&managers.map_err(|error| format!("{error:#}")), &workloads, Timestamp::now()));
+    findings.extend(judge::leases(&managers.map_err(|error| error_line(&error)), &workloads, Timestamp::now()));
     if let Ok(deployments) = &stored.deployments {
         findings.push(judge::settled(&deployments.objects));
     }
     findings.extend(install::frozen(&stored.frozen(), &namespace));
     findings.push(install::clocks(&control, &install::TargetReachability::None));
     findings.extend(judge::image(options.image.as_deref(), &workloads, &namespace));
-    answer("Takeover", &namespace, &findings, options.output)
+    answer("Takeover", &reach, findings, options.output)
 }
 
 /// Gardener made the namespace. False if it cannot be read: the labels of the Deployment also show it.

@@ -41,7 +41,9 @@ fn shown(text: &str) -> String {
         first: Timestamp::from_second(400).unwrap(),
         last: Timestamp::from_second(500).unwrap(),
         kind: text.to_owned(),
+        namespace: text.to_owned(),
         name: text.to_owned(),
+        is_named_fully: false,
         reason: text.to_owned(),
         message: text.to_owned(),
         is_warning: true,
@@ -67,6 +69,7 @@ fn shown(text: &str) -> String {
     };
     page(&DashboardView {
         namespace: text,
+        cluster: text,
         now: Timestamp::from_second(600).unwrap(),
         deployments: vec![DashboardRow {
             name: text.to_owned(),

@@ -59,6 +59,29 @@ fn events_that_are_alike_are_one_line() {
 }
 
 #[test]
+fn events_of_one_second_are_in_the_order_of_the_life_of_a_machine() {
+    let none = json!({});
+    let reasons = ["Deleted", "Drained", "DrainBlocked", "Joined", "Created", "ScalingMachineSet"];
+    let event = |reason: &&str| event("Machine", "pool-6d689-gmjqk", reason, 100, &none);
+    let mut lines = shown("pool", &reasons.iter().map(event).collect::<Vec<_>>());
+    lines.sort_by(EventLine::order);
+    let ordered: Vec<&str> = lines.iter().map(|line| line.reason.as_str()).collect();
+    assert_eq!(ordered, ["ScalingMachineSet", "Created", "Joined", "DrainBlocked", "Drained", "Deleted"]);
+    lines[0].last = at(101);
+    lines.sort_by(EventLine::order);
+    assert_eq!(lines.last().unwrap().reason, "ScalingMachineSet", "the time is first");
+}
+
+#[test]
+fn in_a_list_of_all_namespaces_a_name_has_its_namespace() {
+    let more = json!({"involvedObject": {"kind": "Machine", "namespace": "demo", "name": "pool-6d689-gmjqk"}});
+    let lines = shown("pool", &[event("Machine", "pool-6d689-gmjqk", "Joined", 100, &more)]);
+    let all: Vec<EventLine> = lines.into_iter().map(EventLine::with_namespace_in_name).collect();
+    assert_eq!(all[0].namespace, "demo");
+    assert!(text(TerminalLook::PLAIN, &all, at(NOW)).contains(" demo/pool-6d689-gmjqk "));
+}
+
+#[test]
 fn a_changed_template_is_in_the_list() {
     let facts = blocked_pool();
     let object = facts.find("pool").unwrap();

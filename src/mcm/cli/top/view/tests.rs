@@ -82,3 +82,13 @@ fn help_names_every_key() {
     let text = screen(&view, 80, 24, TERMINAL);
     assert!(text.contains("another namespace") && text.contains("only deployments"), "{text}");
 }
+
+#[test]
+fn deployments_of_all_namespaces_have_the_name_of_theirs() {
+    let mut facts = blocked_pool();
+    facts.place.cluster = "blue".to_owned();
+    let models = [facts, blocked_pool()].map(|facts| TopModel::from_facts(&facts));
+    let text = plain(TerminalLook::PLAIN, &TopModel::of_all("blue", models.into_iter(), mcm_insight::testing::at(600)));
+    assert_eq!(text.matches("demo/pool ").count(), 3, "two rows, and the title of the chosen one: {text}");
+    assert!(text.contains("mcm top   blue   all namespaces   2 deployments  8 machines"), "{text}");
+}

@@ -1,4 +1,4 @@
-//! The namespaces that have something to plan.
+//! The namespaces with machine objects, for commands with `-A`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +14,22 @@ use mcm_insight::{read_only::ReadOnlyClients, reader};
 use mcm_runtime::refusal::forbidden;
 
 /// Namespaces that are read at a time.
-pub(super) const AT_A_TIME: usize = 4;
+pub(in crate::cli) const AT_A_TIME: usize = 4;
 
 /// Namespaces of a cluster.
 #[derive(Default)]
-pub(super) struct ClusterNamespaces {
+pub(in crate::cli) struct ClusterNamespaces {
     /// Namespaces with deployments or sets.
-    pub(super) used: BTreeSet<String>,
+    pub(in crate::cli) used: BTreeSet<String>,
     /// Namespaces that the user may not read, with the refusal in words.
-    pub(super) refused: BTreeMap<String, String>,
+    pub(in crate::cli) refused: BTreeMap<String, String>,
 }
 
 /// Finds the namespaces with one list for all, or with one for each if the user may not list all.
 ///
 /// # Errors
 /// The user may list neither deployments nor namespaces, or a list fails for another reason.
-pub(super) async fn namespaces(reach: &ReadOnlyClients) -> Result<ClusterNamespaces> {
+pub(in crate::cli) async fn namespaces(reach: &ReadOnlyClients) -> Result<ClusterNamespaces> {
     match used(&reach.control, None).await {
         Ok(used) => Ok(ClusterNamespaces { used, ..ClusterNamespaces::default() }),
         Err(error) if reader::is_forbidden(&error) => each_namespace(reach).await,
