@@ -74,6 +74,7 @@ const NO_FILE: &str = "error: read kubeconfig /nonexistent/config (--target-kube
 #[cfg_attr(feature = "remote", case("driver-test", &["driver", "test"]))]
 #[case("drain-force", &["drain", "force"])]
 #[case("events", &["events"])]
+#[case("fleet", &["fleet"])]
 #[case("freeze", &["freeze"])]
 #[case("machine-forget", &["machine", "forget"])]
 #[case("machine-preserve", &["machine", "preserve"])]

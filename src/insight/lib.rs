@@ -15,6 +15,7 @@ pub mod class;
 pub mod cluster_api;
 pub mod error;
 pub mod family;
+pub mod fleet;
 mod known;
 pub mod manager;
 pub mod memory;

@@ -81,17 +81,38 @@ where
     all_pages(api, params).await.with_context(|| format!("list {}", K::plural(&())))
 }
 
+/// Hands over the objects of a list, of which only a page is in memory.
+///
+/// # Errors
+/// As for [`pages`].
+pub async fn each<K>(api: &Api<K>, params: ListParams, take: impl FnMut(K)) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    each_object(api, params, take).await.with_context(|| format!("list {}", K::plural(&())))
+}
+
 pub(crate) async fn all_pages<K: Clone + DeserializeOwned + std::fmt::Debug>(
     api: &Api<K>,
     params: ListParams,
 ) -> kube::Result<Vec<K>> {
-    let (mut found, mut params) = (Vec::new(), params.limit(PAGE));
+    let mut found = Vec::new();
+    each_object(api, params, |object| found.push(object)).await?;
+    Ok(found)
+}
+
+async fn each_object<K: Clone + DeserializeOwned + std::fmt::Debug>(
+    api: &Api<K>,
+    params: ListParams,
+    mut take: impl FnMut(K),
+) -> kube::Result<()> {
+    let mut params = params.limit(PAGE);
     loop {
         let page = api.list(&params).await?;
-        found.extend(page.items);
+        page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
+            None => return Ok(()),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! One process for the control planes that it finds: in a folder, or as gardenlet lays them out in a seed.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -12,11 +16,14 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::support::{
     clouds,
     control_plane::ControlPlane,
-    identity, objects, wait,
+    identity, objects,
+    program::mcm,
+    wait,
     world::{Manager, World},
 };
 
@@ -142,6 +149,24 @@ async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
     for world in [asleep, broken, excluded] {
         assert!(world.scene.now().machines.is_empty(), "{}", world.namespace);
     }
+
+    // Lists all namespaces of a server that tests share.
+    let fleet_view = async || {
+        let selector = format!("--selector=example.com/fleet={}", awake.namespace);
+        let kubeconfig = format!("--kubeconfig={}", awake.admin().display());
+        let output =
+            Command::new(mcm()).args(["fleet", &selector, &kubeconfig, "--output=json"]).output().await.unwrap();
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let planes = shown["planes"].as_array().unwrap().clone();
+        let named = |plane: Value| (plane["namespace"].as_str().unwrap().to_owned(), plane);
+        (output.status.code(), planes.into_iter().map(named).collect::<BTreeMap<String, Value>>())
+    };
+    let (code, planes) = fleet_view().await;
+    assert_eq!(code, Some(3), "one has no manager");
+    assert_eq!(planes[&awake.namespace]["state"], "Led", "{planes:?}");
+    assert_eq!(planes[&awake.namespace]["machines"], json!({"total": 2, "running": 2}));
+    assert_eq!(planes[&asleep.namespace]["state"], "Parked");
+    assert_eq!(planes[&broken.namespace]["state"], "Unled");
 
     // It wakes up and goes to sleep again.
     deployment(asleep, 1).await;

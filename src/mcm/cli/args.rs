@@ -23,6 +23,7 @@ use super::{
     flags::{
         CapiManagerOptions, ControllerManagerOptions, FlagConflicts, GoFlags, MachineControllerOptions, RunOptions,
     },
+    fleet::FleetViewOptions,
     normalize::underscores_to_dashes,
     plan::PlanOptions,
     program,
@@ -125,6 +126,14 @@ pub enum McmCommand {
         after_help = "Examples:\n  mcm events --for pool -n demo --since 10m\n  mcm events --for machine/pool-6d689-gmjqk -n demo -w\n  mcm events -n demo -o json | jq .reason\n\nNext: mcm why pool -n demo says what it waits for now."
     )]
     Events(EventsOptions),
+    /// Show the control planes of a cluster, and which process serves each
+    ///
+    /// Reads the Leases of the managers, their Deployments and the Machines of all namespaces, and needs no manager. Exit codes: 0
+    /// if each control plane is led or parked, 3 if one has no manager or its Machines are frozen, 1 if it could not be found out.
+    #[command(
+        after_help = "Examples:\n  mcm fleet\n  mcm fleet -l gardener.cloud/role=shoot --all\n  mcm fleet -o json | jq '.planes[].namespace'\n\nNext: mcm check -n NAMESPACE says what one of them lacks."
+    )]
+    Fleet(FleetViewOptions),
     /// Watch deployments and machines on the whole screen
     ///
     /// In a pipe it prints one frame.
@@ -363,6 +372,7 @@ impl McmCommand {
             | Self::Tree(_)
             | Self::Rollout { .. }
             | Self::Events(_)
+            | Self::Fleet(_)
             | Self::Top(_)
             | Self::Vms(_)
             | Self::Freeze(_)

@@ -18,7 +18,7 @@ use super::{
     events,
     exit::{CommandAnswer, NegativeAnswer},
     flags::LogOptions,
-    logging, plan, rollout, run, simulated_cloud, terminal, top, tree,
+    fleet, logging, plan, rollout, run, simulated_cloud, terminal, top, tree,
     verbs::{self, ChangeVerb},
     version, vms, why,
 };
@@ -43,6 +43,7 @@ fn execute(command: McmCommand) -> Result<ExitCode> {
         McmCommand::Tree(options) => return answer(tree::run(options)),
         McmCommand::Rollout { command } => return answer(rollout::run(command)),
         McmCommand::Events(options) => return answer(events::run(options)),
+        McmCommand::Fleet(options) => return answer(fleet::run(options)),
         McmCommand::Top(options) => return answer(top::run(options)),
         McmCommand::Vms(options) => return answer(vms::run(*options)),
         McmCommand::Freeze(options) => return answer(verbs::run(options.verb(ChangeVerb::Freeze))),

@@ -19,6 +19,7 @@ mod error;
 mod events;
 mod exit;
 pub mod flags;
+mod fleet;
 mod format;
 pub mod logging;
 mod normalize;

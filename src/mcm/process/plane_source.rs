@@ -52,7 +52,7 @@ impl NamespaceSelector {
         text.split(',').map(rule_of).collect::<Option<_>>().map(Self)
     }
 
-    pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|rule| match rule {
             LabelRule::Equal(key, value) => labels.get(key) == Some(value),
             LabelRule::Unequal(key, value) => labels.get(key) != Some(value),

@@ -1,0 +1,240 @@
+//! The control planes of a cluster: by which process each is served, and which of them need a user. Pure.
+
+use std::{collections::BTreeMap, fmt};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    manager::ManagerLease,
+    terminal::{ago, short},
+};
+use mcm_rules::plan::counted;
+use mcm_runtime::leader::is_own_form;
+
+/// The facts about one control plane. A list that could not be read is `None`.
+#[derive(Clone, Debug, Default)]
+pub struct PlaneFacts {
+    /// The replicas of its Deployment `machine-controller-manager`, if it has one.
+    pub replicas: Option<Option<i32>>,
+    /// The Leases of its managers that exist.
+    pub leases: Vec<ManagerLease>,
+    /// Its Machines.
+    pub machines: Option<MachineCount>,
+}
+
+/// The Machines of a control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineCount {
+    /// All of them.
+    pub total: u32,
+    /// Those in phase Running that are not being deleted.
+    pub running: u32,
+}
+
+/// The state of a control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum PlaneState {
+    /// No process renews one of its Leases.
+    Unled,
+    /// Its Machines are frozen: one of its API servers cannot be reached.
+    Frozen,
+    /// It has Machines and no Lease, or the replicas of its Deployment could not be read.
+    Unknown,
+    /// Its Deployment has no replicas, so nothing is done in it.
+    Parked,
+    /// A process holds its Leases.
+    Led,
+}
+
+impl PlaneState {
+    /// A user has to look at it.
+    pub const fn is_trouble(self) -> bool {
+        matches!(self, Self::Unled | Self::Frozen | Self::Unknown)
+    }
+}
+
+impl fmt::Display for PlaneState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unled => "no manager",
+            Self::Frozen => "frozen",
+            Self::Unknown => "unknown",
+            Self::Parked => "parked",
+            Self::Led => "led",
+        })
+    }
+}
+
+/// A control plane with its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlaneAnswer {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its state.
+    pub state: PlaneState,
+    /// The holders of its Leases, without the ends that only tell processes apart.
+    pub owners: Vec<String>,
+    /// Its Machines; absent if they could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<MachineCount>,
+    /// The reason of the state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its managers, as their Leases show them.
+    pub managers: Vec<ManagerLease>,
+}
+
+/// The control planes, those that need a user first.
+pub fn answers(planes: &BTreeMap<String, PlaneFacts>, now: Timestamp) -> Vec<PlaneAnswer> {
+    let mut answers: Vec<PlaneAnswer> = planes.iter().map(|(namespace, facts)| answer(namespace, facts, now)).collect();
+    answers.sort_by(|one, other| (one.state, &one.namespace).cmp(&(other.state, &other.namespace)));
+    answers
+}
+
+fn answer(namespace: &str, facts: &PlaneFacts, now: Timestamp) -> PlaneAnswer {
+    let (state, reason) = state(facts, now);
+    let mut owners: Vec<String> =
+        facts.leases.iter().filter(|lease| lease.is_alive(now)).map(|lease| owner(&lease.holder)).collect();
+    owners.sort();
+    owners.dedup();
+    PlaneAnswer {
+        namespace: namespace.to_owned(),
+        state,
+        owners,
+        machines: facts.machines,
+        reason,
+        managers: facts.leases.clone(),
+    }
+}
+
+fn state(facts: &PlaneFacts, now: Timestamp) -> (PlaneState, Option<String>) {
+    if let Some(Some(0)) = facts.replicas {
+        return (PlaneState::Parked, Some("its Deployment has 0 replicas".to_owned()));
+    }
+    if let Some(lease) = facts.leases.iter().find(|lease| lease.is_gone(now)) {
+        let silent = lease.renewed.map(|at| format!(" renewed {} ago", ago(now, at))).unwrap_or_default();
+        let text = match lease.holder.as_str() {
+            "" => format!("no process holds Lease {}", lease.lease),
+            holder => format!("Lease {} of {}{silent}", lease.lease, owner(holder)),
+        };
+        return match facts.replicas {
+            // It may be parked.
+            None => (PlaneState::Unknown, Some(format!("{text}; its Deployment could not be read"))),
+            Some(_) => (PlaneState::Unled, Some(text)),
+        };
+    }
+    if let Some(freeze) = facts.leases.iter().find_map(|lease| lease.freeze(now)) {
+        return (PlaneState::Frozen, Some(format!("for {}: {}", ago(now, freeze.since), short(&freeze.why))));
+    }
+    if let (true, Some(Some(replicas))) = (facts.leases.is_empty(), facts.replicas) {
+        return (
+            PlaneState::Unled,
+            Some(format!("no Lease, although its Deployment has {}", counted(replicas, "replica"))),
+        );
+    }
+    if facts.leases.is_empty() {
+        return (PlaneState::Unknown, Some("no Lease: no manager runs, or one without leader election".to_owned()));
+    }
+    (PlaneState::Led, None)
+}
+
+/// A holder as people recognize it: the host of a process of mcm, the Lease namespace of a cell of several namespaces, and
+/// `go:` with the host of any other program.
+fn owner(holder: &str) -> String {
+    let Some((name, _)) = holder.rsplit_once('_').filter(|_| is_own_form(holder)) else {
+        return format!("go:{holder}");
+    };
+    name.strip_prefix("mcm-cell-").unwrap_or(name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::manager::ManagerFreeze;
+
+    const OWN: &str = "mcm-1_0123456789abcdef0123456789abcdef";
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn lease(name: &str, holder: &str, renewed: i64) -> ManagerLease {
+        ManagerLease {
+            lease: name.to_owned(),
+            role: "machines".to_owned(),
+            holder: holder.to_owned(),
+            renewed: Some(at(renewed)),
+            lasts: SignedDuration::from_secs(15),
+            exists: true,
+            frozen: None,
+        }
+    }
+
+    fn only(facts: PlaneFacts) -> PlaneAnswer {
+        answers(&[("n".to_owned(), facts)].into(), at(1000)).remove(0)
+    }
+
+    #[test]
+    fn both_leases_are_needed_and_each_has_its_owner() {
+        let leases = vec![lease("machine-controller", OWN, 995), lease("machine-controller-manager", "pod-7", 995)];
+        let led = only(PlaneFacts { replicas: Some(None), leases, ..PlaneFacts::default() });
+        assert_eq!((led.state, led.owners), (PlaneState::Led, vec!["go:pod-7".to_owned(), "mcm-1".to_owned()]));
+
+        let leases = vec![lease("machine-controller", OWN, 995), lease("machine-controller-manager", "pod-7", 700)];
+        let unled = only(PlaneFacts { replicas: Some(Some(1)), leases, ..PlaneFacts::default() });
+        assert_eq!((unled.state, unled.owners), (PlaneState::Unled, vec!["mcm-1".to_owned()]));
+        assert_eq!(unled.reason.unwrap(), "Lease machine-controller-manager of go:pod-7 renewed 5m ago");
+    }
+
+    #[test]
+    fn a_plane_without_replicas_is_parked_whoever_holds_its_leases() {
+        for renewed in [995, 100] {
+            let leases = vec![lease("machine-controller", OWN, renewed)];
+            let parked = only(PlaneFacts { replicas: Some(Some(0)), leases, ..PlaneFacts::default() });
+            assert_eq!(parked.state, PlaneState::Parked);
+        }
+    }
+
+    #[test]
+    fn an_unread_deployment_may_be_the_reason_of_a_dead_lease() {
+        let leases = vec![lease("machine-controller", OWN, 100)];
+        let unknown = only(PlaneFacts { replicas: None, leases, ..PlaneFacts::default() });
+        assert_eq!(unknown.state, PlaneState::Unknown);
+        let leases = vec![lease("machine-controller", OWN, 999)];
+        assert_eq!(only(PlaneFacts { replicas: None, leases, ..PlaneFacts::default() }).state, PlaneState::Led);
+        assert_eq!(only(PlaneFacts { replicas: Some(Some(1)), ..PlaneFacts::default() }).state, PlaneState::Unled);
+        assert_eq!(only(PlaneFacts { replicas: Some(None), ..PlaneFacts::default() }).state, PlaneState::Unknown);
+    }
+
+    #[test]
+    fn frozen_machines_are_shown_while_their_manager_lives() {
+        let frozen = Some(ManagerFreeze { since: at(760), why: "connect: timeout".to_owned() });
+        let leases = vec![ManagerLease { frozen, ..lease("machine-controller", OWN, 995) }];
+        let answer = only(PlaneFacts { replicas: Some(Some(1)), leases, ..PlaneFacts::default() });
+        assert_eq!((answer.state, answer.reason.as_deref()), (PlaneState::Frozen, Some("for 4m: connect: timeout")));
+    }
+
+    #[test]
+    fn a_cell_of_several_namespaces_has_the_name_of_its_lease_namespace() {
+        assert_eq!(owner("mcm-cell-mcm-system_0123456789abcdef0123456789abcdef"), "mcm-system");
+        assert_eq!(owner("host_a6f1c2b4-1111-2222-3333-444455556666"), "go:host_a6f1c2b4-1111-2222-3333-444455556666");
+    }
+
+    #[test]
+    fn planes_that_need_a_user_come_first() {
+        let led = |renewed| PlaneFacts {
+            replicas: Some(Some(1)),
+            leases: vec![lease("machine-controller", OWN, renewed)],
+            ..PlaneFacts::default()
+        };
+        let planes = [("a".to_owned(), led(995)), ("b".to_owned(), led(1)), ("c".to_owned(), led(996))].into();
+        let order: Vec<String> = answers(&planes, at(1000)).into_iter().map(|one| one.namespace).collect();
+        assert_eq!(order, ["b", "a", "c"]);
+    }
+}
