@@ -6,7 +6,8 @@ use super::story::{
     CLASS, DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, NamespaceFacts, ObjectAnswer, OwnerChain, RuledOut, SET,
     owned_by,
 };
-use mcm_api::{kinds::SECRETS, labels, machine::MachineSet};
+use crate::family::is_frozen;
+use mcm_api::{kinds::SECRETS, machine::MachineSet};
 use mcm_controllers::machine_deployment::revision_of;
 use mcm_rules::plan::{SubjectRef, WaitKind};
 
@@ -79,7 +80,7 @@ impl NamespaceFacts {
         if named(DEPLOYMENT).and_then(|name| self.deployments.get(name)).is_some_and(|one| !one.spec.paused) {
             rule_out("paused", "not paused");
         }
-        if named(SET).and_then(|name| self.sets.get(name)).is_some_and(|set| !labels::is_true(set, labels::FREEZE)) {
+        if named(SET).and_then(|name| self.sets.get(name)).is_some_and(|set| !is_frozen(set)) {
             rule_out("frozen", "not frozen");
         }
         let class = match object.kind.as_str() {

@@ -80,13 +80,20 @@ impl<'a> DeploymentFamily<'a> {
     }
 }
 
-/// A label freezes a set or deployment, or the controllers do, whose condition names the reason.
-pub fn is_frozen<C: StoredCondition>(object: &impl ResourceExt, conditions: &[C]) -> bool {
+/// A set creates no machines: the set controller reads this label alone. The condition beside it names the reason, and the label
+/// of the deployment, which the controllers set with it, has no effect.
+pub fn is_frozen(set: &MachineSet) -> bool {
+    labels::is_true(set, labels::FREEZE)
+}
+
+/// A set or deployment has a label or a condition that the end of a freeze removes.
+pub fn is_marked_frozen<C: StoredCondition>(object: &impl ResourceExt, conditions: &[C]) -> bool {
     labels::is_true(object, labels::FREEZE) || condition::find(conditions, ConditionType::Frozen).is_some()
 }
 
-pub fn is_set_frozen(set: &MachineSet) -> bool {
-    is_frozen(set, set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default())
+/// The same of a set.
+pub fn is_set_marked_frozen(set: &MachineSet) -> bool {
+    is_marked_frozen(set, set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default())
 }
 
 /// The fields that differ, in the order of their paths.

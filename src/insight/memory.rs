@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, Result, anyhow, bail};
 use jiff::Timestamp;
+use kube::Client;
 use reqwest::Url;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 
 use super::manager::ManagerLease;
 use crate::{error::error_line, read_only::ReadOnly};
-use mcm_api::syntax::is_subdomain;
+use mcm_api::{GoDuration, syntax::is_subdomain};
 use mcm_controllers::MACHINES;
 use mcm_rules::plan::SubjectRef;
 use mcm_runtime::{leader::is_own_form, paths::path_of};
@@ -33,6 +34,8 @@ pub struct Memory {
     pub asked: Vec<String>,
     /// Why another one was not asked.
     pub problems: Vec<String>,
+    /// How often the manager of sets checks for too many machines, where its flags were read.
+    pub overshoot_period: Option<GoDuration>,
 }
 
 /// The answer of a manager.
@@ -146,20 +149,44 @@ pub async fn settings(cell: &ReadOnly, managers: &[ManagerLease]) -> Vec<(String
     answers(cell, managers, "configz").await
 }
 
+/// How often a manager checks for too many machines; `None` if it does not answer.
+pub async fn overshoot_period(
+    (control, namespace): (&Client, &str),
+    manager: ManagerLease,
+    now: Timestamp,
+) -> Option<GoDuration> {
+    let answers = answers_within((control, namespace), &[manager], "configz", now).await;
+    overshoot_period_in(&answers.into_iter().find_map(|(_, answer)| answer.ok())?)
+}
+
+/// The flag in the answer of `/configz`.
+fn overshoot_period_in(configz: &Value) -> Option<GoDuration> {
+    configz["mcm"]["flags"]["machine-safety-overshooting-period"].as_str()?.parse().ok()
+}
+
 /// Reads from the holders of the Leases through the API server.
 async fn answers<T: DeserializeOwned>(
     cell: &ReadOnly,
     managers: &[ManagerLease],
     query: &str,
 ) -> Vec<(String, Result<T>)> {
+    answers_within((&cell.control, cell.namespace.as_str()), managers, query, cell.clock.now()).await
+}
+
+/// The same with a client for a namespace.
+async fn answers_within<T: DeserializeOwned>(
+    (control, namespace): (&Client, &str),
+    managers: &[ManagerLease],
+    query: &str,
+    now: Timestamp,
+) -> Vec<(String, Result<T>)> {
     let (mut asked, mut answers) = (BTreeSet::new(), Vec::new());
-    let now = cell.clock.now();
     for manager in managers.iter().filter(|manager| is_own_form(&manager.holder) && manager.is_alive(now)) {
         let Some((pod, _)) = manager.holder.rsplit_once('_') else { continue };
         // One process may hold both Leases, and serves at the port of the first.
         if asked.insert(manager.holder.clone()) {
             let port: u16 = if manager.role == MACHINES.name { 10259 } else { 10258 };
-            let asked = async { through(cell, &format!("{}/{query}", proxy(&cell.namespace, pod, port)?)).await };
+            let asked = async { through(control, &format!("{}/{query}", proxy(namespace, pod, port)?)).await };
             let answer = match within(asked).await {
                 // It is no pod, and runs on this computer.
                 Err(_) if hostname::get().is_ok_and(|host| host.to_string_lossy() == pod) => {
@@ -221,9 +248,9 @@ fn is_named(config: &Value, holder: &str) -> bool {
 }
 
 /// Through the proxy of the API server.
-async fn through<T: DeserializeOwned>(cell: &ReadOnly, path: &str) -> Result<T> {
+async fn through<T: DeserializeOwned>(control: &Client, path: &str) -> Result<T> {
     let request = http::Request::get(path).body(Vec::new())?;
-    match cell.control.request_text(request).await {
+    match control.request_text(request).await {
         Ok(text) => read(text.as_bytes()),
         Err(kube::Error::Api(status)) => {
             let message = status.message.trim();
@@ -292,6 +319,15 @@ mod tests {
         let path = proxy("demo", "mcm-7f4d9", 10258).unwrap();
         assert_eq!(path, "/api/v1/namespaces/demo/pods/http:mcm-7f4d9:10258/proxy");
         assert!(proxy("demo/../x", "mcm-7f4d9", 10258).is_err());
+    }
+
+    #[test]
+    fn the_period_of_overshoot_checks_is_a_flag_of_the_manager() {
+        let configz =
+            |period: &str| serde_json::json!({"mcm": {"flags": {"machine-safety-overshooting-period": period}}});
+        assert_eq!(overshoot_period_in(&configz("5m0s")), Some(GoDuration::from_secs(300)));
+        assert_eq!(overshoot_period_in(&configz("often")), None);
+        assert_eq!(overshoot_period_in(&serde_json::json!({"kind": "Status"})), None);
     }
 
     #[rstest]

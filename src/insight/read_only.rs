@@ -141,7 +141,11 @@ impl ReadOnlyClients {
     }
 }
 
-async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLease>> {
+/// The Leases of the managers in a namespace.
+///
+/// # Errors
+/// They cannot be read.
+pub async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLease>> {
     let leases: Api<DatedObject<Lease>> = Api::namespaced(control.clone(), namespace);
     let mut found = Vec::new();
     for role in ROLES {

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
+pub use plan::limits_of_set;
 #[cfg(test)]
 pub use plan::plan;
 pub use register::KIND;

@@ -144,10 +144,7 @@ impl JudgedSet<'_> {
 
 fn judge<'a>(snapshot: &'a Snapshot, policy: &OvershootPolicy, counted: &'a CountedSet) -> JudgedSet<'a> {
     let CountedSet { set, machines } = counted;
-    let limits = match &snapshot.deployment {
-        Some(deployment) => limits_of(deployment, policy),
-        None => (set.spec.replicas >= 0).then(|| OvershootLimits::stand_alone(set.spec.replicas, policy.margins)),
-    };
+    let limits = limits_of_set(snapshot.deployment.as_deref(), set, policy);
     let conditions = set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let marks = FreezeMarks { label: is_labelled(set.as_ref()), condition: has_condition(conditions) };
     let is_asked = |annotations: &std::collections::BTreeMap<String, String>| annotations.contains_key(UNFREEZE);
@@ -160,6 +157,18 @@ fn judge<'a>(snapshot: &'a Snapshot, policy: &OvershootPolicy, counted: &'a Coun
         _ => SetFreezeChange::Unchanged,
     };
     JudgedSet { set, name: set.name_any(), count: *machines, limits, fate, marks }
+}
+
+/// The limits of a set; `None` if its spec, or that of its deployment, is invalid.
+pub fn limits_of_set(
+    deployment: Option<&MachineDeployment>,
+    set: &MachineSet,
+    policy: &OvershootPolicy,
+) -> Option<OvershootLimits> {
+    match deployment {
+        Some(deployment) => limits_of(deployment, policy),
+        None => (set.spec.replicas >= 0).then(|| OvershootLimits::stand_alone(set.spec.replicas, policy.margins)),
+    }
 }
 
 /// `None` if the spec is invalid, so that the limit is unknown.

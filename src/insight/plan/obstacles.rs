@@ -14,14 +14,20 @@ use super::{
 use crate::{
     advice,
     budget::BudgetState,
-    rehearsal::record::RehearsalWait,
-    story::{ExplainedWait, ObjectAnswer, ObjectRemedy, filled},
+    family::is_frozen,
+    rehearsal::record::{RehearsalCourse, RehearsalWait},
+    story::{ExplainedWait, ObjectAnswer, ObjectRemedy, SET, filled},
 };
 use mcm_api::{
     GoDuration, labels,
-    machine::{Machine, MachineClass, MachineDeployment, SecretRef, StrategyType},
+    machine::{Machine, MachineClass, MachineDeployment, MachineSet, SecretRef, StrategyType},
 };
-use mcm_controllers::{machine::DrainReason, machine_class::secret_refs};
+use mcm_controllers::{
+    machine::DrainReason,
+    machine_class::secret_refs,
+    object::owner::controller_uid,
+    overshoot::{OvershootPolicy, limits_of_set},
+};
 use mcm_driver_host::{DriverCatalogue, NotValidated};
 use mcm_rules::plan::{SubjectRef, WaitKind, counted, guide::WaitEnd};
 
@@ -81,10 +87,6 @@ pub fn of_objects(
             let severity = if plan.settles { BlockerSeverity::Delays } else { BlockerSeverity::Blocks };
             found.push(PlanBlocker { remedies, ..blocker("", severity, subject.clone(), text) });
         }
-        if wanted.labels().contains_key(labels::FREEZE) {
-            let text = "the deployment is frozen: no machine is created".to_owned();
-            found.push(blocker("ScaleUpBlocked", BlockerSeverity::Blocks, subject.clone(), text));
-        }
         if let (PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace, Some(bounds)) = (plan.verdict, plan.bounds)
             && is_without_room(wanted)
         {
@@ -111,6 +113,45 @@ pub fn of_objects(
         }
     }
     found
+}
+
+/// The frozen sets that would create machines. The label of a deployment, which the controllers set beside that of its set, holds
+/// nothing back.
+pub fn of_frozen_sets(
+    sets: &[&MachineSet],
+    course: &RehearsalCourse,
+    machines: &[&Machine],
+    deployment: Option<&MachineDeployment>,
+    policy: &OvershootPolicy,
+) -> Vec<PlanBlocker> {
+    let is_held_back = |set: &MachineSet| {
+        let is_waiting = |told: &RehearsalWait| {
+            told.kind == SET && told.wait.kind == WaitKind::ScaleUpBlocked && told.name == set.name_any()
+        };
+        let is_growing = set.uid().is_some_and(|uid| course.grown.contains(&uid));
+        is_frozen(set) && (is_growing || course.waits.iter().any(is_waiting))
+    };
+    let told = |set: &MachineSet| {
+        let (name, uid) = (set.name_any(), set.uid().unwrap_or_default());
+        let count = machines.iter().filter(|machine| controller_uid(**machine) == uid).count();
+        let most = limits_of_set(deployment, set, policy).map(|limits| limits.lower);
+        let most = most.map(|most| format!(" once the set has at most {most} machines")).unwrap_or_default();
+        let text = format!(
+            "set {name} is frozen (label {}={}): it creates no machine until an overshoot check, every {}, removes the label{most}; \
+             it has {count}",
+            labels::FREEZE,
+            labels::TRUE,
+            brief(policy.period.into())
+        );
+        let kind = WaitKind::ScaleUpBlocked;
+        let namespace = set.namespace().unwrap_or_default();
+        let object = SubjectRef { kind: SET.to_owned(), namespace, name: name.clone() };
+        let remedies = kind.guide().remedies.into_iter().filter_map(|remedy| filled(&remedy, &object, None, &text));
+        let remedies = remedies.map(remedy_of_plan).collect();
+        let found = blocker(&format!("{kind:?}"), BlockerSeverity::Blocks, format!("{SET}/{name}"), text);
+        PlanBlocker { remedies, ..found }
+    };
+    sets.iter().copied().filter(|set| is_held_back(set)).map(told).collect()
 }
 
 /// Both amounts are written as zero.

@@ -406,6 +406,8 @@ impl<'a> ChangePlanner<'a> {
             blockers.extend(obstacles::of_class(&class, self.classes.get(&class), drivers, &self.secrets));
         }
         blockers.extend(obstacles::of_budgets(&plan, &self.budgets, &machines, policy.drain_timeout));
+        let overshoot = &self.cell.settings.overshoot;
+        blockers.extend(obstacles::of_frozen_sets(&scene.sets, &course, &machines, of_deployment, overshoot));
         if !plan.settles && blockers.is_empty() {
             blockers.extend(obstacles::of_waits(&course.waits, &self.cell.namespace));
             if fold.is_some() && !blockers.is_empty() {

@@ -99,6 +99,8 @@ pub struct RehearsalCourse {
     pub adopted: BTreeSet<String>,
     /// Machines at the end that belong to no set of the object.
     pub others: BTreeSet<String>,
+    /// UIDs of the sets that created machines.
+    pub grown: BTreeSet<String>,
     /// The waits of what is not as desired.
     pub waits: Vec<RehearsalWait>,
 }
@@ -359,6 +361,7 @@ impl RehearsalRecord {
         let is_adopted = |first: &Option<String>| first.as_ref().is_some_and(|set| !self.first_own.contains(set));
         let left = own.iter().filter(|seen| is_adopted(&seen.first_set)).map(|seen| seen.name.clone());
         let gone = recorded().filter(|one| is_adopted(&one.first_set)).map(|one| one.entry.machine.clone());
+        let created = recorded().filter(|one| one.entry.act == MachineTransition::Create);
         let last = entries.last().map_or(Duration::ZERO, |entry| entry.at);
         RehearsalCourse {
             ending,
@@ -369,6 +372,7 @@ impl RehearsalRecord {
             kept: own.iter().filter(|seen| !seen.is_going).filter_map(moved).collect(),
             adopted: left.chain(gone).collect(),
             others: others.into_iter().map(|seen| seen.name.clone()).collect(),
+            grown: created.map(|one| one.set.clone()).collect(),
             waits,
             entries,
         }

@@ -11,7 +11,7 @@ use crate::api::machine::{Machine, MachineClass, MachineDeployment, MachineSet};
 use mcm_driver_host::DriverCatalogue;
 use mcm_insight::{
     error::error_line,
-    family::is_set_frozen,
+    family::is_frozen,
     read_only::ReadOnlyClients,
     reader::{self, DecodedList},
     story::UndecodableObject,
@@ -63,7 +63,7 @@ impl StoredLists {
     /// Names of sets that create no machines because there were too many.
     pub fn frozen(&self) -> Vec<String> {
         let Ok(sets) = &self.sets else { return Vec::new() };
-        sets.objects.iter().filter(|(_, set)| is_set_frozen(set)).map(|(name, _)| name.clone()).collect()
+        sets.objects.iter().filter(|(_, set)| is_frozen(set)).map(|(name, _)| name.clone()).collect()
     }
 }
 

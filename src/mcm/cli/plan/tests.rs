@@ -9,7 +9,7 @@ use super::*;
 use crate::{api::machine::MachineDeployment, cli::run::default_settings};
 use mcm_driver_host::DriverCatalogue;
 use mcm_fake_api::{
-    ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
+    ApiServer, CLASSES, DEPLOYMENTS, Kind, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
 };
 use mcm_insight::{
     place::CallTarget,
@@ -339,6 +339,47 @@ async fn a_creation_that_fails_now_is_in_the_way(#[case] wish: ChangeContent, #[
     let plan = Plane::with(&deployment(2), failing).await.plan(&[change(wish)]).await;
     let texts: Vec<&str> = plan.objects[0].blockers.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(texts.iter().any(|text| text.contains("no host has room")), is_shown, "{texts:?}");
+}
+
+/// Situations 13 and 14: the set controller reads the label of the set alone.
+#[rstest]
+#[case::a_frozen_set(&SETS, 4, true)]
+#[case::a_frozen_set_that_need_not_grow(&SETS, 2, false)]
+#[case::the_label_of_the_deployment_alone(&DEPLOYMENTS, 4, false)]
+#[tokio::test]
+async fn a_frozen_set_that_would_create_machines_is_in_the_way(
+    #[case] of: &'static Kind,
+    #[case] replicas: i32,
+    #[case] is_blocked: bool,
+) {
+    let frozen = |seeds: &mut Vec<SeedObject>| {
+        let object = &mut seeds.iter_mut().find(|(kind, _)| *kind == of).unwrap().1;
+        object["metadata"]["labels"]["freeze"] = json!("True");
+    };
+    let plane = Plane::with(&deployment(2), frozen).await;
+    let plan = plane.patched(json!({ "spec": { "replicas": replicas } })).await;
+    let blockers: Vec<_> =
+        plan.objects[0].blockers.iter().filter(|one| one.severity == BlockerSeverity::Blocks).collect();
+    assert_eq!((plan.blocked, blockers.len()), (is_blocked, usize::from(is_blocked)), "{blockers:?}");
+    if let [blocker] = blockers.as_slice() {
+        let text = &blocker.text;
+        assert!(text.contains("is frozen (label freeze=True): it creates no machine"), "{text}");
+        assert!(text.ends_with("every 1m, removes the label once the set has at most 6 machines; it has 2"), "{text}");
+        assert!(blocker.remedies.iter().any(|one| one.command.contains("unfreeze=True")), "{blocker:?}");
+    }
+}
+
+/// A new template has another set, which no freeze holds back.
+#[tokio::test]
+async fn a_frozen_old_set_does_not_hold_a_new_template_back() {
+    let frozen = |seeds: &mut Vec<SeedObject>| {
+        let set = &mut seeds.iter_mut().find(|(kind, _)| *kind == &SETS).unwrap().1;
+        set["metadata"]["labels"]["freeze"] = json!("True");
+    };
+    let plane = Plane::with(&deployment(2), frozen).await;
+    let plan = plane.patched(of_template(&json!({ "class": { "name": "small" } }))).await;
+    assert!(!plan.blocked, "{plan:?}");
+    assert_eq!(plan.objects[0].verdict, PlanVerdict::Replaces);
 }
 
 /// As after `kubectl delete machinedeployment --cascade=orphan`, with further owners removed by `change`.
@@ -1004,6 +1045,7 @@ fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
         kept: [].into(),
         adopted: [].into(),
         others: [].into(),
+        grown: [].into(),
         waits: Vec::new(),
     };
     let policy = mcm_controllers::machine::MachinePolicy::default();

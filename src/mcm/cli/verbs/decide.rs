@@ -13,7 +13,7 @@ use crate::{
 };
 use mcm_controllers::{machine::DrainReason, machine_deployment::revision_of};
 use mcm_insight::{
-    family::{DeploymentFamily, changes, is_frozen, is_set_frozen},
+    family::{DeploymentFamily, changes, is_frozen, is_marked_frozen, is_set_marked_frozen},
     story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
 };
 use mcm_rules::plan::{
@@ -242,15 +242,19 @@ fn freeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, Ex
         ));
     };
     deleted(object, set)?;
-    if labels::is_true(set, labels::FREEZE) {
+    if is_frozen(set) {
         return Err(ExitError::no(
             format!("MachineSet {name} is frozen already"),
             format!("mcm unfreeze machineset/{name} -n {namespace}"),
         ));
     }
+    let period = match facts.memory.overshoot_period {
+        Some(period) => format!("within {period}"),
+        None => "within the time of its flag --machine-safety-overshooting-period, 1m by default,".to_owned(),
+    };
     let says = format!(
-        "freezes MachineSet {name}: it creates no machines until the next overshoot check, which ends the freeze within a minute \
-         unless the set has too many machines"
+        "freezes MachineSet {name}: it creates no machines until the next overshoot check of the manager, which ends the freeze \
+         {period} unless the set has too many machines"
     );
     let patch = json!({"metadata": {"labels": {labels::FREEZE: labels::TRUE}}});
     Ok(ObjectPatch {
@@ -267,16 +271,16 @@ fn unfreeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, 
     let not_frozen = || ExitError::no(format!("{} {name} is not frozen", object.kind), why.clone());
     let change = match object.kind.as_str() {
         SET => {
-            let set = facts.sets.get(name).filter(|set| is_set_frozen(set)).ok_or_else(not_frozen)?;
+            let set = facts.sets.get(name).filter(|set| is_set_marked_frozen(set)).ok_or_else(not_frozen)?;
             change(object, set, patch, says)
         }
         DEPLOYMENT => {
-            let is_frozen = |one: &&MachineDeployment| {
+            let is_marked = |one: &&MachineDeployment| {
                 let sets = facts.family(name).map(|family| family.sets).unwrap_or_default();
                 let conditions = one.status.as_ref().map(|status| status.conditions.as_slice());
-                is_frozen(*one, conditions.unwrap_or_default()) || sets.into_iter().any(is_set_frozen)
+                is_marked_frozen(*one, conditions.unwrap_or_default()) || sets.into_iter().any(is_set_marked_frozen)
             };
-            let deployment = facts.deployments.get(name).filter(is_frozen).ok_or_else(not_frozen)?;
+            let deployment = facts.deployments.get(name).filter(is_marked).ok_or_else(not_frozen)?;
             change(object, deployment, patch, says)
         }
         _ => return Err(not_frozen()),

@@ -25,8 +25,12 @@ use super::{
     plan::{self, Plan},
     reading::{ClusterOptions, ReadingOptions},
 };
-use crate::api::machine::{GROUP, VERSION};
-use mcm_insight::{reader, terminal::TerminalLook};
+use crate::api::{
+    GoDuration,
+    machine::{GROUP, VERSION},
+};
+use mcm_controllers::SETS;
+use mcm_insight::{memory, read_only, reader, terminal::TerminalLook};
 use mcm_rules::plan::SubjectRef;
 use mcm_runtime::kubeconfig::{self, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent};
 
@@ -262,8 +266,13 @@ pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
     let wanted = if kind.is_empty() || object.contains('/') { object } else { format!("{kind}/{object}") };
     // One time for all attempts: a change that contains it stays the same.
     let now = Timestamp::now();
+    let overshoot_period = match verb {
+        ChangeVerb::Freeze => overshoot_period(&client, &namespace, now).await,
+        _ => None,
+    };
     let decided = async || {
-        let facts = reader::objects(&client, &namespace, now).await?;
+        let mut facts = reader::objects(&client, &namespace, now).await?;
+        facts.memory.overshoot_period = overshoot_period;
         let patch = decide::decide(&facts, verb, &reader::find(&facts, &wanted)?)?;
         let plan = match look.as_ref().zip(patch.planned.clone()) {
             Some((look, planned)) => Some(planned_effect(&writing, look, &namespace, &patch, planned).await?),
@@ -288,6 +297,13 @@ pub async fn run(request: VerbRequest) -> Result<CommandAnswer> {
         text += &format!("next: {}\n", call.addressed(next, false));
     }
     Ok(CommandAnswer { text, exit: CommandExit::Good })
+}
+
+/// How often the manager of sets ends freezes, if it answers.
+async fn overshoot_period(client: &Client, namespace: &str, now: Timestamp) -> Option<GoDuration> {
+    let leaderships = read_only::leaderships(client, namespace).await.ok()?;
+    let of_sets = leaderships.iter().find(|leadership| leadership.role.name == SETS.name)?;
+    memory::overshoot_period((client, namespace), reader::manager(of_sets), now).await
 }
 
 /// The plan of a patch of a deployment.

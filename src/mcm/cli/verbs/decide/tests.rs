@@ -116,6 +116,10 @@ fn a_set_is_frozen_and_unfrozen() {
     let mut facts = blocked_pool();
     let freeze = decided(&facts, ChangeVerb::Freeze, "machineset/pool-84dff").unwrap();
     assert_eq!(freeze.patch, json!({"metadata": {"labels": {"freeze": "True"}}}));
+    assert!(freeze.says.contains("--machine-safety-overshooting-period, 1m by default"), "{}", freeze.says);
+    facts.memory.overshoot_period = Some("5m".parse().unwrap());
+    let says = decided(&facts, ChangeVerb::Freeze, "machineset/pool-84dff").unwrap().says;
+    assert!(says.contains("ends the freeze within 5m0s unless"), "{says}");
     facts.sets.get_mut("pool-84dff").unwrap().labels_mut().insert("freeze".to_owned(), "True".to_owned());
     assert!(decided(&facts, ChangeVerb::Freeze, "machineset/pool-84dff").unwrap_err().contains("frozen already"));
     let patch = json!({"metadata": {"annotations": {"safety.machine.sapcloud.io/unfreeze": "True"}}});
