@@ -134,7 +134,7 @@ pub struct ChangedField {
     pub effect: FieldEffect,
 }
 
-/// The bounds of a rollout.
+/// The bounds that the controllers keep during a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -212,11 +212,12 @@ pub struct RolloutDuration {
     /// The expected time; absent if no machine of the deployment tells how long a join takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_seconds: Option<u64>,
-    /// The time after which everything was created, or has failed, by the timeouts.
+    /// The time if each step needs its whole timeout once, with what is left of the steps that have begun. It is no bound: a
+    /// failed creation is repeated.
     pub at_most_seconds: u64,
     /// Where these come from.
     pub basis: String,
-    /// The timeouts that bound it.
+    /// The timeouts of that time.
     #[serde(rename = "bound")]
     pub timeouts: String,
 }
@@ -281,7 +282,7 @@ pub struct ObjectPlan {
     pub reason: Option<String>,
     /// The changed fields.
     pub fields: Vec<ChangedField>,
-    /// The bounds of the rollout.
+    /// The bounds of the rollout; absent if they do not hold at its beginning, or a machine is unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounds: Option<RolloutBounds>,
     /// The machines that exist.

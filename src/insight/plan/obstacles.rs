@@ -25,6 +25,7 @@ use mcm_api::{
 use mcm_controllers::{
     machine::DrainReason,
     machine_class::secret_refs,
+    machine_deployment::bounds_of,
     object::owner::controller_uid,
     overshoot::{OvershootPolicy, limits_of_set},
 };
@@ -87,7 +88,7 @@ pub fn of_objects(
             let severity = if plan.settles { BlockerSeverity::Delays } else { BlockerSeverity::Blocks };
             found.push(PlanBlocker { remedies, ..blocker("", severity, subject.clone(), text) });
         }
-        if let (PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace, Some(bounds)) = (plan.verdict, plan.bounds)
+        if let (PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace, Ok(bounds)) = (plan.verdict, bounds_of(wanted))
             && is_without_room(wanted)
         {
             let text = format!(

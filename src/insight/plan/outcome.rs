@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::Value;
 
@@ -36,13 +37,14 @@ pub struct PlannedDeployment<'a> {
     pub policy: &'a machine::MachinePolicy,
     /// The effects of the changed fields.
     pub fields: Vec<ChangedField>,
+    pub now: Timestamp,
 }
 
 impl PlannedDeployment<'_> {
     /// Fills a plan from the course.
     pub fn fill(mut self, plan: &mut ObjectPlan, course: &RehearsalCourse) {
         let pause = pause_between_rounds(join_of(self.machines));
-        let raw = raw_rounds(course, new_set(course, self.wanted).as_deref(), pause);
+        let raw = raw_rounds(course, new_set(course, self.wanted).as_deref(), pause, self.policy);
         plan.machines = machines(self.machines, course, &raw);
         plan.settles = course.ending == RehearsalEnding::Settled;
         plan.summary = summary(course, &plan.machines);
@@ -61,7 +63,7 @@ impl PlannedDeployment<'_> {
         plan.duration = self.duration(course, &raw);
         plan.rounds = folded(&raw, course, new_set(course, self.wanted).as_deref());
         if matches!(plan.verdict, PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace) {
-            plan.bounds = self.wanted.and_then(bounds);
+            plan.bounds = self.wanted.and_then(bounds).filter(|bounds| self.is_within(bounds));
         }
         if course.ending == RehearsalEnding::Cut {
             cut(plan, raw.len());
@@ -106,31 +108,44 @@ impl PlannedDeployment<'_> {
         (verdict, if stops { format!("{text}, then stops") } else { text })
     }
 
+    /// The bounds hold at the beginning, and no machine is unhealthy: the controllers keep them, but a strategy bounds neither the
+    /// machines that fail nor those that are there already.
+    fn is_within(&self, bounds: &RolloutBounds) -> bool {
+        use MachinePhase::{CrashLoopBackOff, InPlaceUpdateSuccessful, InPlaceUpdating, New, Pending};
+        let is_on_its_way = |machine: &Machine| {
+            matches!(machine.phase(), New | Pending | CrashLoopBackOff | InPlaceUpdating | InPlaceUpdateSuccessful)
+        };
+        let available = self.machines.iter().filter(|machine| machine.is_available()).count();
+        self.machines.iter().all(|one| one.is_terminating() || one.is_available() || is_on_its_way(one))
+            && i32::try_from(self.machines.len()).is_ok_and(|total| total <= bounds.max_total)
+            && i32::try_from(available).is_ok_and(|available| available >= bounds.min_available)
+    }
+
     fn duration(&self, course: &RehearsalCourse, raw: &[UnfoldedRound]) -> Option<RolloutDuration> {
-        if raw.is_empty() {
+        let under_way = self.under_way();
+        if raw.is_empty() && under_way.is_empty() {
             return None;
         }
         let configuration = &self.wanted.or(self.live)?.spec.template.spec.configuration;
         let creation = configuration.creation_timeout.unwrap_or(self.policy.creation_timeout);
-        let drain = configuration.drain_timeout.unwrap_or(self.policy.drain_timeout);
-        let update = configuration.in_place_update_timeout.unwrap_or(self.policy.in_place_update_timeout);
-        let rounds = |of: fn(&UnfoldedRound) -> usize| raw.iter().filter(|one| of(one) > 0).count();
-        let (creates, drains, updates) =
-            (rounds(|one| one.create), rounds(|one| one.drain + one.update), rounds(|one| one.update));
-        let times = |timeout: GoDuration, count: usize| {
-            u64::try_from(timeout.as_signed().as_secs())
-                .unwrap_or_default()
-                .saturating_mul(u64::try_from(count).unwrap_or(u64::MAX))
-        };
+        let creates = raw.iter().filter(|one| one.create > 0).count();
         let parts = [
-            (creates, creation, "creationTimeout"),
-            (drains, drain, "drainTimeout"),
-            (updates, update, "inPlaceUpdateTimeout"),
+            ("creationTimeout", BTreeMap::from([(creation, creates)])),
+            ("drainTimeout", counts_of(raw.iter().filter_map(|one| one.drain_timeout))),
+            ("inPlaceUpdateTimeout", counts_of(raw.iter().filter_map(|one| one.update_timeout))),
         ];
-        let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
-        let bound: Vec<_> =
-            parts.clone().map(|(count, timeout, name)| format!("{count} × {name} {}", brief(timeout))).collect();
-        let at_most_seconds = parts.fold(0_u64, |sum, (count, timeout, _)| sum.saturating_add(times(timeout, count)));
+        let parts = parts.into_iter().flat_map(|(name, counts)| counts.into_iter().map(move |of| (name, of)));
+        let parts: Vec<(&str, (GoDuration, usize))> = parts.filter(|(_, (_, count))| *count > 0).collect();
+        let of_steps = parts.iter().map(|(name, (timeout, count))| format!("{count} × {name} {}", brief(*timeout)));
+        let of_rest = under_way.iter().map(|one| {
+            format!("{} left of {}", brief(one.left), counted(one.count, &format!("{} under way", one.what)))
+        });
+        let timeouts: Vec<String> = of_steps.chain(of_rest).collect();
+        let length = |timeout: GoDuration| u64::try_from(timeout.as_signed().as_secs()).unwrap_or_default();
+        let of_steps = parts
+            .iter()
+            .map(|(_, (timeout, count))| length(*timeout).saturating_mul(u64::try_from(*count).unwrap_or(u64::MAX)));
+        let at_most_seconds = of_steps.chain(under_way.iter().map(|one| length(one.left))).fold(0, u64::saturating_add);
         let joins = joins(self.machines);
         let expected = join_of(self.machines).filter(|_| course.ending == RehearsalEnding::Settled && creates > 0);
         let basis = match expected {
@@ -140,7 +155,65 @@ impl PlannedDeployment<'_> {
             None => "no join of this deployment tells how long one takes".to_owned(),
         };
         let expected_seconds = expected.map(|_| course.took.as_secs());
-        Some(RolloutDuration { expected_seconds, at_most_seconds, basis, timeouts: bound.join(" and ") })
+        Some(RolloutDuration { expected_seconds, at_most_seconds, basis, timeouts: listed(&timeouts) })
+    }
+
+    /// The creations, drains and updates that have begun, with the longest time that is left of each.
+    fn under_way(&self) -> Vec<TimeLeft> {
+        let left = |since: Option<Timestamp>, timeout: GoDuration| {
+            let gone = since.map(|since| self.now.duration_since(since)).unwrap_or_default();
+            GoDuration::from_secs(timeout.as_signed().saturating_sub(gone).as_secs())
+        };
+        let of_machine = |machine: &&Machine| {
+            let phase_since =
+                machine.status.as_ref().and_then(|status| status.current_status.last_update_time.as_ref());
+            match (machine.metadata.deletion_timestamp.as_ref(), machine.phase()) {
+                (Some(deleted), _) => Some(("drain", left(Some(deleted.0), self.policy.drain_timeout_of(machine)))),
+                (None, MachinePhase::New | MachinePhase::Pending | MachinePhase::CrashLoopBackOff) => {
+                    let created = machine.creation_timestamp().map(|time| time.0);
+                    Some(("creation", left(created, self.policy.creation_timeout_of(machine))))
+                }
+                (None, MachinePhase::InPlaceUpdating) => {
+                    let timeout = self.policy.in_place_update_timeout_of(machine);
+                    Some(("update", left(phase_since.map(|time| time.0), timeout)))
+                }
+                _ => None,
+            }
+        };
+        let mut kinds: BTreeMap<&'static str, TimeLeft> = BTreeMap::new();
+        let begun = self.machines.iter().filter_map(of_machine);
+        for (what, left) in begun.filter_map(|(what, left)| Some((what, left.positive()?))) {
+            let kind = kinds.entry(what).or_insert(TimeLeft { what, count: 0, left });
+            (kind.count, kind.left) = (kind.count.saturating_add(1), kind.left.max(left));
+        }
+        kinds.into_values().collect()
+    }
+}
+
+/// Steps of one kind that have begun.
+struct TimeLeft {
+    what: &'static str,
+    count: usize,
+    /// The longest time until the timeout of one of them.
+    left: GoDuration,
+}
+
+/// How often each timeout occurs.
+fn counts_of(timeouts: impl Iterator<Item = GoDuration>) -> BTreeMap<GoDuration, usize> {
+    let mut counts = BTreeMap::new();
+    for timeout in timeouts {
+        let count: &mut usize = counts.entry(timeout).or_default();
+        *count = count.saturating_add(1);
+    }
+    counts
+}
+
+/// Such as `a, b and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 
@@ -159,7 +232,7 @@ fn cut(plan: &mut ObjectPlan, rounds: usize) {
     plan.duration = None;
 }
 
-/// The bounds that hold during a rollout, if its strategy has any.
+/// The bounds that the controllers keep during a rollout, if its strategy has any.
 fn bounds(deployment: &MachineDeployment) -> Option<RolloutBounds> {
     let bounds = bounds_of(deployment).ok()?;
     let is_bounded = deployment.spec.strategy.kind() != Some(StrategyType::Recreate);
@@ -185,6 +258,9 @@ struct UnfoldedRound {
     create: usize,
     drain: usize,
     update: usize,
+    /// The longest of its drains, also of those before an update.
+    drain_timeout: Option<GoDuration>,
+    update_timeout: Option<GoDuration>,
     machines: Vec<String>,
     after: RolloutRound,
 }
@@ -214,7 +290,12 @@ pub fn starts_of_rounds(course: &RehearsalCourse, pause: Duration) -> Vec<usize>
     starts
 }
 
-fn raw_rounds(course: &RehearsalCourse, new: Option<&str>, pause: Duration) -> Vec<UnfoldedRound> {
+fn raw_rounds(
+    course: &RehearsalCourse,
+    new: Option<&str>,
+    pause: Duration,
+    policy: &machine::MachinePolicy,
+) -> Vec<UnfoldedRound> {
     let starts = starts_of_rounds(course, pause);
     let mut rounds: Vec<UnfoldedRound> = Vec::new();
     for (at, entry) in course.entries.iter().enumerate().filter(|(_, entry)| is_beginning(course, entry)) {
@@ -222,9 +303,16 @@ fn raw_rounds(course: &RehearsalCourse, new: Option<&str>, pause: Duration) -> V
             rounds.push(UnfoldedRound::default());
         }
         let Some(round) = rounds.last_mut() else { continue };
+        if entry.act != MachineTransition::Create {
+            let timeout = entry.timeouts.drain.unwrap_or(policy.drain_timeout);
+            round.drain_timeout = round.drain_timeout.max(Some(timeout));
+        }
         match entry.act {
             MachineTransition::Create => round.create += 1,
-            MachineTransition::Update => round.update += 1,
+            MachineTransition::Update => {
+                let timeout = entry.timeouts.in_place_update.unwrap_or(policy.in_place_update_timeout);
+                (round.update, round.update_timeout) = (round.update + 1, round.update_timeout.max(Some(timeout)));
+            }
             _ => round.drain += 1,
         }
         round.machines.push(entry.machine.clone());

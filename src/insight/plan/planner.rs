@@ -389,7 +389,8 @@ impl<'a> ChangePlanner<'a> {
         let (course, fold) = scene.play(&change.name, cue, &folds).await?;
         machines.retain(|machine| !course.others.contains(&machine.name_any()));
         let policy = &self.cell.settings.machine;
-        PlannedDeployment { live, wanted, machines: &machines, policy, fields }.fill(&mut plan, &course);
+        PlannedDeployment { live, wanted, machines: &machines, policy, fields, now: self.facts.now }
+            .fill(&mut plan, &course);
         if let Some((fold, trust)) = fold {
             plan.remarks.push(fold.remark(trust));
             fold::mark(&mut plan, trust);

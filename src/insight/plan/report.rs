@@ -210,14 +210,14 @@ fn push_machines(text: &mut String, object: &ObjectPlan) {
 }
 
 fn push_time(look: TerminalLook, text: &mut String, takes: &RolloutDuration) {
-    text.push('\n');
     if let Some(expected) = takes.expected_seconds {
         let about = if expected < 120 { seconds(expected) } else { format!("{} min", (expected + 30) / 60) };
         look.section(text, "takes", &format!("about {about} ({})", takes.basis));
     }
     let label = if takes.expected_seconds.is_some() { "" } else { "takes" };
     let most = seconds(takes.at_most_seconds);
-    look.section(text, label, &format!("at most {most} ({})", takes.timeouts));
+    let told = format!("{most} if each step needs its whole timeout once ({})", takes.timeouts);
+    look.section(text, label, &told);
 }
 
 fn push_blocker(look: TerminalLook, text: &mut String, blocker: &PlanBlocker) {

@@ -9,7 +9,10 @@ use kube::ResourceExt;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use mcm_api::machine::{Machine, MachinePhase};
+use mcm_api::{
+    GoDuration,
+    machine::{Machine, MachinePhase},
+};
 use mcm_controllers::object::owner;
 use mcm_fake_api::{DEPLOYMENTS, Kind, MACHINES, NODES, SETS, ServerObject, WriteRecord};
 use mcm_rules::plan::Wait;
@@ -56,7 +59,31 @@ pub struct RehearsalEntry {
     pub machine: String,
     /// It existed at the beginning.
     pub is_known: bool,
+    /// Its own timeouts at that time.
+    pub timeouts: OwnTimeouts,
     pub tallies: TalliesBySet,
+}
+
+/// The timeouts in the spec of a Machine; absent or negative ones are those of the flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnTimeouts {
+    pub drain: Option<GoDuration>,
+    pub in_place_update: Option<GoDuration>,
+}
+
+impl OwnTimeouts {
+    fn from_spec(spec: &Value) -> Self {
+        let timeout = |field: &str| spec[field].as_str()?.parse::<GoDuration>().ok()?.not_negative();
+        Self { drain: timeout("drainTimeout"), in_place_update: timeout("inPlaceUpdateTimeout") }
+    }
+}
+
+impl From<&Machine> for OwnTimeouts {
+    fn from(machine: &Machine) -> Self {
+        let own = &machine.spec.configuration;
+        let timeout = |timeout: Option<GoDuration>| timeout?.not_negative();
+        Self { drain: timeout(own.drain_timeout), in_place_update: timeout(own.in_place_update_timeout) }
+    }
 }
 
 /// How a rehearsal ended.
@@ -114,6 +141,7 @@ struct RecordedMachine {
     is_going: bool,
     phase: MachinePhase,
     is_updating: bool,
+    timeouts: OwnTimeouts,
 }
 
 /// The object of a rehearsal. Other objects of the namespace are played beside it, because they may adopt the same machines.
@@ -191,6 +219,7 @@ impl RehearsalRecord {
                 is_going: machine.is_terminating(),
                 is_updating: phase == MachinePhase::InPlaceUpdating,
                 phase,
+                timeouts: OwnTimeouts::from(machine),
             };
             record.count(&seen, true);
             record.machines.insert(machine.uid().unwrap_or_default(), seen);
@@ -286,6 +315,7 @@ impl RehearsalRecord {
             act,
             machine: seen.name.clone(),
             is_known: seen.first_set.is_some(),
+            timeouts: seen.timeouts,
             tallies: self.tallies.clone(),
         };
         self.entries.push(RecordedEntry { set: seen.set.clone(), first_set: seen.first_set.clone(), entry });
@@ -397,5 +427,6 @@ fn seen(object: &ServerObject, known: Option<&RecordedMachine>) -> RecordedMachi
         is_going: object.is_terminating(),
         phase,
         is_updating,
+        timeouts: OwnTimeouts::from_spec(&object.value["spec"]),
     }
 }

@@ -15,9 +15,14 @@ use super::whole::{
 };
 use crate::{
     plan::{fields::to_value, outcome::starts_of_rounds},
-    rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEnding, RehearsalEntry, SetTally, TalliesBySet},
+    rehearsal::record::{
+        MachineTransition, OwnTimeouts, RehearsalCourse, RehearsalEnding, RehearsalEntry, SetTally, TalliesBySet,
+    },
 };
-use mcm_api::machine::{Machine, MachineDeployment, MachinePhase, MachineSet, StrategyType};
+use mcm_api::{
+    GoDuration,
+    machine::{Machine, MachineDeployment, MachinePhase, MachineSet, StrategyType},
+};
 use mcm_controllers::{machine_deployment::bounds_of, object::deletion_order::priority};
 
 /// Groups of a deployment, at least.
@@ -320,6 +325,7 @@ struct Kind {
     is_chosen: bool,
     priority: i64,
     is_preserved: bool,
+    drain_timeout: Option<GoDuration>,
     /// The conditions of their Node, or that it does not exist.
     node: String,
 }
@@ -345,6 +351,7 @@ fn kinds<'a>(whole: &WholeDeployment<'a>) -> BTreeMap<Kind, Vec<&'a Machine>> {
             is_chosen: choice.has(machine),
             priority: priority(machine),
             is_preserved: machine.preserved_until(whole.now).is_some(),
+            drain_timeout: OwnTimeouts::from(machine).drain,
             node: node_of(machine),
         };
         kinds.entry(kind).or_default().push(machine);

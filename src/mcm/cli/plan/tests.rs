@@ -341,6 +341,67 @@ async fn a_creation_that_fails_now_is_in_the_way(#[case] wish: ChangeContent, #[
     assert_eq!(texts.iter().any(|text| text.contains("no host has room")), is_shown, "{texts:?}");
 }
 
+/// Machines of an old set keep their timeouts; those of a set that stays get the new ones first.
+#[rstest]
+#[case::of_a_new_template(json!({ "class": { "name": "small" }, "drainTimeout": "2m" }), 3, "drainTimeout 10m")]
+#[case::of_fewer_machines(json!({ "drainTimeout": "2m" }), 2, "1 × drainTimeout 2m")]
+#[tokio::test]
+async fn a_drain_has_the_timeout_of_the_machine_that_is_drained(
+    #[case] template: Value,
+    #[case] replicas: i32,
+    #[case] expected: &str,
+) {
+    let plane = Plane::of(&deployment(3)).await;
+    let plan = plane.patched(json!({ "spec": { "replicas": replicas, "template": { "spec": template } } })).await;
+    let duration = plan.objects[0].duration.clone().unwrap_or_else(|| panic!("{plan:?}"));
+    assert!(duration.timeouts.ends_with(expected), "{duration:?}");
+}
+
+#[tokio::test]
+async fn drains_and_creations_under_way_count_with_the_time_that_is_left() {
+    let begun = |seeds: &mut Vec<SeedObject>| {
+        let ago = |minutes: i64| Timestamp::from_second(Timestamp::now().as_second() - minutes * 60).unwrap();
+        let mut machines = seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES).map(|(_, machine)| machine);
+        machines.next().unwrap()["metadata"]["deletionTimestamp"] = json!(ago(4));
+        let pending = machines.next().unwrap();
+        pending["status"]["currentStatus"]["phase"] = json!("Pending");
+        pending["metadata"]["creationTimestamp"] = json!(ago(5));
+    };
+    let plan = Plane::with(&deployment(3), begun).await.plan(&[change(ChangeContent::Nothing)]).await;
+    let duration = plan.objects[0].duration.clone().unwrap_or_else(|| panic!("{plan:?}"));
+    let is_told = |what: &str| duration.timeouts.contains(&format!(" left of 1 {what} under way"));
+    assert!(is_told("drain") && is_told("creation"), "{duration:?}");
+    // 15 minutes of the creation and 6 of the drain, beside the creation of the third machine.
+    let left = duration.at_most_seconds - 20 * 60;
+    assert!((20 * 60..=21 * 60).contains(&left), "{duration:?}");
+}
+
+/// Situations 19 and 30: no strategy bounds the machines that fail, nor those that are there already.
+#[rstest]
+#[case::of_a_healthy_pool("Running", 5, "small", Some((6, 4)))]
+#[case::of_a_repair("Failed", 5, "large", None)]
+#[case::of_a_pool_with_a_dead_machine("Unknown", 5, "small", None)]
+#[case::with_fewer_machines("Running", 3, "small", None)]
+#[tokio::test]
+async fn only_rollouts_of_healthy_pools_have_bounds(
+    #[case] phase: &str,
+    #[case] replicas: i32,
+    #[case] class: &str,
+    #[case] expected: Option<(i32, i32)>,
+) {
+    let phase = phase.to_owned();
+    let seeded = move |seeds: &mut Vec<SeedObject>| {
+        let machines = seeds.iter_mut().filter(|(kind, _)| *kind == &MACHINES).map(|(_, machine)| machine);
+        machines.take(3).for_each(|machine| machine["status"]["currentStatus"]["phase"] = json!(phase));
+    };
+    let plane = Plane::with(&deployment(5), seeded).await;
+    let template = json!({ "spec": { "class": { "name": class } } });
+    let plan = plane.patched(json!({ "spec": { "replicas": replicas, "template": template } })).await;
+    let object = &plan.objects[0];
+    assert_eq!(object.verdict, PlanVerdict::Replaces, "{}", text(&plan));
+    assert_eq!(object.bounds.map(|bounds| (bounds.max_total, bounds.min_available)), expected, "{}", text(&plan));
+}
+
 /// Situations 13 and 14: the set controller reads the label of the set alone.
 #[rstest]
 #[case::a_frozen_set(&SETS, 4, true)]
@@ -1025,7 +1086,7 @@ async fn a_change_without_a_rollout_is_played_with_few_machines_and_keeps_all() 
 
 #[test]
 fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
-    use mcm_insight::rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEntry};
+    use mcm_insight::rehearsal::record::{MachineTransition, OwnTimeouts, RehearsalCourse, RehearsalEntry};
 
     let deployment: MachineDeployment = serde_json::from_value(deployment(5)).unwrap();
     let create = RehearsalEntry {
@@ -1033,6 +1094,7 @@ fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
         act: MachineTransition::Create,
         machine: "new".to_owned(),
         is_known: false,
+        timeouts: OwnTimeouts::default(),
         tallies: [].into(),
     };
     let course = RehearsalCourse {
@@ -1049,8 +1111,14 @@ fn a_change_that_takes_too_long_is_unknown_after_the_rounds_that_were_played() {
         waits: Vec::new(),
     };
     let policy = mcm_controllers::machine::MachinePolicy::default();
-    let case =
-        PlannedDeployment { live: None, wanted: Some(&deployment), machines: &[], policy: &policy, fields: Vec::new() };
+    let case = PlannedDeployment {
+        live: None,
+        wanted: Some(&deployment),
+        machines: &[],
+        policy: &policy,
+        fields: Vec::new(),
+        now: Timestamp::UNIX_EPOCH,
+    };
     let mut plan = ObjectPlan::without_effect(DEPLOYMENT, NAMESPACE, "pool", PlanVerdict::Unknown);
     case.fill(&mut plan, &course);
     let plan = Plan::from_objects(Timestamp::UNIX_EPOCH, vec![plan], Vec::new());
