@@ -10,7 +10,10 @@ use crate::{
     plan::outcome::join_of,
     story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectRemedy, SET, budget_in, filled},
 };
-use mcm_api::machine::{Machine, MachineSet};
+use mcm_api::{
+    labels,
+    machine::{Machine, MachineSet, PreserveMode},
+};
 use mcm_controllers::{machine_class::secret_refs, machine_deployment::revision_of};
 use mcm_rules::plan::{
     SubjectRef, Wait, WaitKind,
@@ -26,6 +29,8 @@ const LEAST_LATE: SignedDuration = SignedDuration::from_mins(1);
 const ALIKE: f64 = 0.8;
 /// The beginning of the remedy that changes a budget.
 const CHANGES_BUDGET: &str = "kubectl patch pdb ";
+/// The beginning of the remedy that changes annotations of a Machine.
+const ANNOTATES_MACHINE: &str = "kubectl annotate machines.";
 
 impl NamespaceFacts {
     /// The remedies of a wait of an object.
@@ -36,6 +41,7 @@ impl NamespaceFacts {
         let mut found = match wait.kind {
             WaitKind::Class if is_leaving => machine.map(|machine| self.of_lost_class(machine)).unwrap_or_default(),
             WaitKind::Eviction => self.budget_of(wait).map(|budget| of_budget(budget, node)).unwrap_or_default(),
+            WaitKind::Preservation => machine.and_then(of_preserving_node).into_iter().collect(),
             _ => self.of_new_template(wait.kind, object).unwrap_or_default(),
         };
         match wait.kind {
@@ -44,10 +50,12 @@ impl NamespaceFacts {
             _ => {}
         }
         let has_budget = self.budget_of(wait).is_some();
+        let is_kept_by_node = machine.is_some_and(|machine| preserving_node(machine).is_some());
         // The VM of an MCMMachine stays when its MCM Machine is deleted.
         let is_apt = |remedy: &&WaitRemedy| {
             !(self.is_provided(object) && remedy.text.starts_with("kubectl delete ")
-                || has_budget && remedy.text.starts_with(CHANGES_BUDGET))
+                || has_budget && remedy.text.starts_with(CHANGES_BUDGET)
+                || is_kept_by_node && remedy.text.starts_with(ANNOTATES_MACHINE))
         };
         let guide = wait.kind.guide();
         found
@@ -205,6 +213,27 @@ impl NamespaceFacts {
         let secrets: Vec<&str> = secret_refs(class).map(|secret| secret.name.as_str()).collect();
         secrets.iter().take(1).map(|secret| add(secret)).chain(secrets.iter().map(|secret| show(secret))).collect()
     }
+}
+
+/// The Node whose annotation decides about the preservation of a Machine, with its value: it takes precedence over the annotation of
+/// the Machine, which the controller removes.
+pub fn preserving_node(machine: &Machine) -> Option<(&str, &str)> {
+    let value = machine.annotations().get(labels::LAST_NODE_PRESERVE).filter(|value| !value.is_empty())?;
+    Some((machine.node_name()?, value.as_str()))
+}
+
+/// The command that requests the preservation of the Machine of a Node, for the target cluster.
+pub fn preserve_node_command(node: &str, mode: PreserveMode) -> String {
+    format!("kubectl annotate nodes {node} {}={} --overwrite", labels::PRESERVE, mode.as_str())
+}
+
+fn of_preserving_node(machine: &Machine) -> Option<ObjectRemedy> {
+    let (node, _) = preserving_node(machine)?;
+    Some(ObjectRemedy {
+        text: preserve_node_command(node, PreserveMode::Never),
+        note: "with the kubeconfig of the target cluster: ends its preservation: a failed Machine is replaced",
+        danger: RemedyDanger::ReplacesMachines,
+    })
 }
 
 /// Remedies for a budget that allows no eviction from a Node.

@@ -209,3 +209,26 @@ fn each_command_of_an_answer_has_the_flags_of_the_call() {
     let commands: Vec<&str> = text.lines().filter_map(|line| line.get(13..)).filter(is_command).collect();
     assert!(commands.len() > 1 && commands.iter().all(|line| line.contains(" --context blue")), "{text}");
 }
+
+/// Situation 20: the annotation of the Node takes precedence.
+#[rstest]
+#[case::of_the_machine(
+    labels::PRESERVE,
+    "kubectl annotate machines.machine.sapcloud.io pool-84dff-a -n demo node.machine.sapcloud.io/preserve=false --overwrite"
+)]
+#[case::of_the_node(
+    labels::LAST_NODE_PRESERVE,
+    "kubectl annotate nodes pool-84dff-a node.machine.sapcloud.io/preserve=false --overwrite"
+)]
+fn a_preservation_is_ended_where_it_was_requested(#[case] annotation: &str, #[case] expected: &str) {
+    let more = json!({"metadata": {"annotations": {annotation: "now"}}});
+    let mut facts = pool(1, vec![machine("pool-84dff", "a", "small", "Running", &more)]);
+    let waits =
+        [(WaitKind::Preservation, "the preservation to end, which node.machine.sapcloud.io/preserve=now asks for")];
+    let planned = preview(MACHINE, "pool-84dff-a", &[], &waits);
+    facts.previews.get_mut(MACHINE).unwrap().insert("pool-84dff-a".to_owned(), planned);
+    let answer = facts.answer(&facts.find("machine/pool-84dff-a").unwrap());
+    let remedies = answer.remedies().into_iter().filter(|remedy| remedy.danger != RemedyDanger::Safe);
+    let texts: Vec<&str> = remedies.map(|remedy| remedy.text.as_str()).collect();
+    assert_eq!(texts, [expected]);
+}

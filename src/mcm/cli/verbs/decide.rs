@@ -13,6 +13,7 @@ use crate::{
 };
 use mcm_controllers::{machine::DrainReason, machine_deployment::revision_of};
 use mcm_insight::{
+    advice::{preserve_node_command, preserving_node},
     family::{DeploymentFamily, changes, is_frozen, is_marked_frozen, is_set_marked_frozen},
     story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
 };
@@ -323,22 +324,41 @@ fn keep(object: &SubjectRef, machine: &Machine, preserve: PreserveTrigger) -> Re
             format!("mcm why machine/{name} -n {}", object.namespace),
         ));
     }
+    const STILL: &str = "a rollout or a scale-down still deletes it, as the last of its set";
     let (mode, says) = match preserve {
-        PreserveTrigger::Now => {
-            (PreserveMode::Now, format!("keeps Machine {name} from now on, until its preserve timeout ends"))
+        PreserveTrigger::Now => (
+            PreserveMode::Now,
+            format!(
+                "keeps Machine {name} from now on, until its preserve timeout ends: neither a failure nor the autoscaler removes it; \
+                 {STILL}"
+            ),
+        ),
+        PreserveTrigger::WhenFailed => {
+            (PreserveMode::WhenFailed, format!("keeps Machine {name} once it fails; {STILL}"))
         }
-        PreserveTrigger::WhenFailed => (PreserveMode::WhenFailed, format!("keeps Machine {name} once it fails")),
         PreserveTrigger::Never => {
             (PreserveMode::Never, format!("keeps Machine {name} no longer: if it failed, it is replaced"))
         }
     };
+    let key = labels::PRESERVE;
+    if let Some((node, value)) = preserving_node(machine) {
+        let see = format!("mcm tree machine/{name} -n {}", object.namespace);
+        let (message, hint) = match PreserveMode::parse(value) == Some(mode) {
+            true => (format!("Node {node} of Machine {name} has the annotation {key}={value} already"), see),
+            false => (
+                format!("Node {node} has the annotation {key}={value}, so one of Machine {name} has no effect"),
+                format!("with the kubeconfig of the target cluster: {}", preserve_node_command(node, mode)),
+            ),
+        };
+        return Err(ExitError::no(message, hint));
+    }
     if machine.preserve_mode() == Some(mode) {
         return Err(ExitError::no(
-            format!("Machine {name} has the annotation {}={} already", labels::PRESERVE, mode.as_str()),
+            format!("Machine {name} has the annotation {key}={} already", mode.as_str()),
             format!("mcm tree machine/{name} -n {}", object.namespace),
         ));
     }
-    let patch = json!({"metadata": {"annotations": {labels::PRESERVE: mode.as_str()}}});
+    let patch = json!({"metadata": {"annotations": {key: mode.as_str()}}});
     let needs_consent = preserve == PreserveTrigger::Never && machine.phase().as_str() == "Failed";
     Ok(ObjectPatch { needs_consent, ..change(object, machine, patch, says) })
 }

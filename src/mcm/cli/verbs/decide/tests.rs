@@ -175,6 +175,34 @@ fn a_machine_is_preserved_by_an_annotation(#[case] preserve: PreserveTrigger, #[
     );
 }
 
+/// Situation 19.
+#[test]
+fn a_preserved_machine_is_said_to_be_deleted_by_a_rollout_or_a_scale_down() {
+    let facts = pool(1, vec![machine("pool-84dff", "a", "small", "Running", &json!({}))]);
+    for trigger in [PreserveTrigger::Now, PreserveTrigger::WhenFailed] {
+        let says = decided(&facts, ChangeVerb::Preserve(trigger), "machine/pool-84dff-a").unwrap().says;
+        assert!(says.contains("a rollout or a scale-down still deletes it"), "{says}");
+    }
+}
+
+/// Situation 20: the controller would remove the annotation of the Machine.
+#[rstest]
+#[case::now(PreserveTrigger::Now, "when-failed", "preserve=now --overwrite")]
+#[case::no_longer(PreserveTrigger::Never, "now", "preserve=false --overwrite")]
+#[case::a_word_without_meaning(PreserveTrigger::WhenFailed, "always", "preserve=when-failed --overwrite")]
+#[case::already(PreserveTrigger::Now, "now", "mcm tree machine/pool-84dff-a -n demo")]
+fn a_preservation_is_refused_where_the_annotation_of_the_node_decides(
+    #[case] preserve: PreserveTrigger,
+    #[case] value: &str,
+    #[case] hint: &str,
+) {
+    let of_node = json!({"metadata": {"annotations": {labels::LAST_NODE_PRESERVE: value}}});
+    let facts = pool(1, vec![machine("pool-84dff", "a", "small", "Running", &of_node)]);
+    let refusal = decided(&facts, ChangeVerb::Preserve(preserve), "machine/pool-84dff-a").unwrap_err();
+    assert!(refusal.starts_with("Node pool-84dff-a ") && refusal.contains(&format!("preserve={value}")), "{refusal}");
+    assert!(refusal.trim_end_matches(')').ends_with(hint), "{refusal}");
+}
+
 #[test]
 fn a_machine_is_forgotten_only_if_its_vm_cannot_be_deleted() {
     let mut facts = blocked_pool();
