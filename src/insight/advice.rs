@@ -71,6 +71,10 @@ impl NamespaceFacts {
 
     /// Remedies where the machines of a new template fail, and those of a former one run: no other wait needs the new template.
     fn of_new_template(&self, kind: WaitKind, object: &SubjectRef) -> Option<Vec<ObjectRemedy>> {
+        use WaitKind::{Class, DriverRetry, MachineWrite, NodeJoin, NodeTemplate, Secret};
+        if !matches!(kind, Class | DriverRetry | MachineWrite | NodeJoin | NodeTemplate | Secret) {
+            return None;
+        }
         let family = self.family_of(object)?;
         let (deployment, new) = (family.deployment, family.new_set());
         let new_machines = new.map(|set| self.machines_of_set(&set.name_any())).unwrap_or_default();
@@ -82,17 +86,8 @@ impl NamespaceFacts {
             _ => true,
         };
         let fails = !new_machines.iter().any(|machine| machine.is_available());
-        let is_late = || self.is_late(&family, object);
-        let may_be_template = match kind {
-            WaitKind::NodeJoin => is_late(),
-            WaitKind::Class
-            | WaitKind::DriverRetry
-            | WaitKind::MachineWrite
-            | WaitKind::NodeTemplate
-            | WaitKind::Secret => true,
-            _ => false,
-        };
-        if !is_new || !fails || !may_be_template || deployment.metadata.deletion_timestamp.is_some() {
+        let may_be_template = || kind != NodeJoin || self.is_late(&family, object);
+        if !is_new || !fails || !may_be_template() || deployment.metadata.deletion_timestamp.is_some() {
             return None;
         }
         let former = self.running_set(&family, new)?;

@@ -3,13 +3,13 @@
 use kube::ResourceExt;
 
 use super::story::{
-    CLASS, DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, NamespaceFacts, ObjectAnswer, OwnerChain, RuledOut, SET,
-    owned_by,
+    CLASS, DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, NamespaceFacts, ObjectAnswer, ObjectVerdict, OwnerChain,
+    RuledOut, SET, owned_by,
 };
 use crate::family::is_frozen;
 use mcm_api::{kinds::SECRETS, machine::MachineSet};
 use mcm_controllers::machine_deployment::revision_of;
-use mcm_rules::plan::{SubjectRef, WaitKind};
+use mcm_rules::plan::{SubjectRef, WaitKind, guide::WaitEnd};
 
 /// The check of a class and its Secrets.
 const OF_CLASS: &str = "class";
@@ -20,6 +20,18 @@ const fn is_of_class(kind: WaitKind) -> bool {
 }
 
 impl ObjectAnswer {
+    /// Its worst wait, failure or next step in one line; that of a set or machine below it, if only that is so bad.
+    pub fn reason(&self) -> String {
+        let is_user_awaited = self.waits.iter().any(|wait| wait.end == WaitEnd::User);
+        let culprit = self.culprit().filter(|culprit| !is_user_awaited && culprit.verdict >= ObjectVerdict::Unknown);
+        if let Some(culprit) = culprit {
+            return format!("{} waits for {}", culprit.object.name, culprit.reason());
+        }
+        let wait = self.waits.first().map(|wait| wait.text.clone());
+        let step = self.next.first().map(|step| format!("next: {}: {}", step.action, step.reason));
+        wait.or(step).or_else(|| self.failed.clone()).unwrap_or_else(|| self.state.clone())
+    }
+
     /// A class is not ruled out for which sets or machines of the object wait.
     pub fn keep_class_of_parts(&mut self) {
         let mut parts = self.sets.iter().chain(&self.machines).flat_map(|one| &one.waits);
@@ -68,7 +80,7 @@ impl NamespaceFacts {
     }
 
     fn count(&self, set: &str) -> usize {
-        owned_by(&self.machines, set).count()
+        self.owned.of_owner(&self.machines, set).len()
     }
 
     /// The usual causes that do not apply to an object.

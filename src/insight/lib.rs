@@ -16,6 +16,7 @@ pub mod cluster_api;
 pub mod error;
 pub mod family;
 pub mod fleet;
+pub mod grouping;
 mod known;
 pub mod manager;
 pub mod memory;

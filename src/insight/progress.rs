@@ -3,10 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    report,
-    story::{ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict},
-};
+use super::story::{ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict};
 use mcm_api::{
     machine::{Machine, MachineDeployment},
     reasons::{ConditionReason, ConditionType},
@@ -118,7 +115,7 @@ impl NamespaceFacts {
         }
         let reason = obstacle(answer);
         match answer.verdict {
-            ObjectVerdict::Blocked => RolloutState::Blocked(reason.unwrap_or_else(|| report::reason(answer))),
+            ObjectVerdict::Blocked => RolloutState::Blocked(reason.unwrap_or_else(|| answer.reason())),
             ObjectVerdict::Unknown => RolloutState::Unknown(reason.unwrap_or_else(|| answer.state.clone())),
             ObjectVerdict::Waiting | ObjectVerdict::Progressing | ObjectVerdict::Settled => match reason {
                 Some(reason) => RolloutState::Waiting(reason),

@@ -18,12 +18,16 @@ use crate::{
     memory,
     place::CallTarget,
     read_only::{PATIENCE, ReadOnly, RoleLease},
-    story::{self, ByName, CONTROLLERS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET, UndecodableObject},
+    story::{
+        self, ByName, CONTROLLERS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, OwnedMachines, SET,
+        UndecodableObject,
+    },
     terminal::short,
 };
 use mcm_api::{
     labels,
     machine::{Machine, MachineClass, MachineDeployment, MachineSet},
+    node::Node,
 };
 use mcm_controllers::object::owner::controller_of;
 use mcm_rules::plan::{SubjectRef, shell::resource_name};
@@ -148,7 +152,7 @@ pub async fn facts(cell: &ReadOnly) -> Result<NamespaceFacts> {
 pub async fn unplanned(cell: &ReadOnly) -> Result<NamespaceFacts> {
     let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
     let facts = listed(&cell.namespace, cell.clock.now(), lists);
-    Ok(NamespaceFacts { place: cell.place.clone(), unread: unread(cell), managers: managers(cell).await, ..facts })
+    Ok(NamespaceFacts { place: cell.place.clone(), unread: unread(cell), zones: zones(cell), managers: managers(cell).await, ..facts })
 }
 
 /// Reads the objects of a namespace, without plans for them.
@@ -183,8 +187,16 @@ fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes
         unserved: BTreeSet::new(),
         memory: memory::Memory::default(),
         budgets: BTreeMap::new(),
+        zones: BTreeMap::new(),
+        owned: OwnedMachines::default(),
         managers: Vec::new(),
     }
+}
+
+/// The zones of the Nodes that have one.
+fn zones(cell: &ReadOnly) -> ByName<String> {
+    let zone = |node: &Arc<Node>| Some((node.name_any(), node.labels().get(labels::ZONE)?.clone()));
+    cell.nodes().iter().flatten().filter_map(zone).collect()
 }
 
 fn unread(cell: &ReadOnly) -> Vec<String> {
@@ -212,6 +224,8 @@ pub fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
         unserved: BTreeSet::new(),
         memory: memory::Memory::default(),
         budgets: BTreeMap::new(),
+        zones: zones(cell),
+        owned: OwnedMachines::default(),
         managers,
     };
     planned(cell, facts)

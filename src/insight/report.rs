@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
+    grouping::{CauseGroup, by_cause, placed},
     place::CallTarget,
     story::{CLASS, ExplainedWait, ManagerLease, NamespaceFacts, ObjectAnswer, ObjectRemedy, ObjectVerdict},
     table::table,
@@ -53,7 +54,7 @@ pub fn one(
     let mut text = head(look, answer, now);
     let culprit = answer.culprit().map(|culprit| match culprit.waits.first() {
         Some(wait) => format!("{} waits for {}", culprit.object.name, wait.text),
-        None => format!("{} is {}: {}", culprit.object.name, culprit.state, reason(culprit)),
+        None => format!("{} is {}: {}", culprit.object.name, culprit.state, culprit.reason()),
     });
     for (number, wait) in answer.waits.iter().enumerate() {
         text.push('\n');
@@ -120,12 +121,15 @@ pub fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts,
             }
         };
     } else {
-        let row = |answer: &ObjectAnswer| {
-            let since = answer.since.map(|since| ago(now, since)).unwrap_or_default();
-            let object = format!("{}/{}", answer.title(), answer.object.name);
-            [object, answer.verdict.word().to_owned(), since, reason(answer)]
+        let row = |group: CauseGroup<'_>| {
+            let since = group.members.iter().filter_map(|one| one.since).min();
+            let since = since.map(|since| ago(now, since)).unwrap_or_default();
+            let state = group.members.first().map(|one| one.verdict.word()).unwrap_or_default();
+            let reason = placed(&group.reason, &group.place(facts));
+            [look.written(&group.title()), state.to_owned(), since, look.written(&reason)]
         };
-        text.push_str(&table(&["object", "state", "since", "waits for"], answers.iter().map(row)));
+        let rows = by_cause(answers).into_iter().map(row);
+        text.push_str(&table(&["object", "state", "since", "waits for"], rows));
         text.push('\n');
     }
     match facts.managers.as_slice() {
@@ -190,19 +194,27 @@ fn push_machines(look: TerminalLook, text: &mut String, answer: &ObjectAnswer, n
         if number == 0 {
             text.push('\n');
         }
-        let line = format!("{} waits for {}", set.object.name, reason(set));
+        let line = format!("{} waits for {}", set.object.name, set.reason());
         look.section(text, if number == 0 { "sets" } else { "" }, &line);
     }
-    for (number, machine) in answer.machines.iter().take(MOST_MACHINES).enumerate() {
+    let (mut number, mut shown) = (0_usize, 0_usize);
+    for group in by_cause(&answer.machines).into_iter().take(MOST_MACHINES) {
+        let Some(machine) = group.members.first() else { continue };
         if number == 0 && answer.sets.is_empty() {
             text.push('\n');
         }
-        let since = machine.since.map(|since| format!(" for {}", ago(now, since))).unwrap_or_default();
-        let waits = if machine.waits.is_empty() { ": " } else { ", waits for " };
-        let line = format!("{}: {}{since}{waits}{}", machine.object.name, machine.state, reason(machine));
-        look.section(text, if number == 0 { "machines" } else { "" }, &line);
+        let since = group.members.iter().filter_map(|one| one.since).min();
+        let since = since.map(|since| format!(" for {}", ago(now, since))).unwrap_or_default();
+        let line = match (group.members.len(), machine.waits.is_empty()) {
+            (1, true) => format!("{}: {}{since}: {}", machine.object.name, machine.state, group.reason),
+            (1, false) => format!("{}: {}{since}, waits for {}", machine.object.name, machine.state, group.reason),
+            (_, true) => format!("{}: {}", group.title(), group.reason),
+            (_, false) => format!("{}: wait for {}", group.title(), group.reason),
+        };
+        look.section(text, if number == 0 { "machines" } else { "" }, &look.written(&line));
+        (number, shown) = (number.saturating_add(1), shown.saturating_add(group.members.len()));
     }
-    if let Some(more) = answer.machines.len().checked_sub(MOST_MACHINES).filter(|more| *more > 0) {
+    if let Some(more) = answer.machines.len().checked_sub(shown).filter(|more| *more > 0) {
         look.section(text, "", &format!("and {more} more machines that are not settled"));
     }
 }
@@ -230,18 +242,6 @@ fn push_links(look: TerminalLook, text: &mut String, answer: &ObjectAnswer) {
         let head = format!("{}={} {}{version}{message}", condition.type_, condition.status, condition.reason);
         look.section(text, label, &head);
     }
-}
-
-/// The worst wait, failure or next step in one line; that of a set or machine below it, if only that is so bad.
-pub fn reason(answer: &ObjectAnswer) -> String {
-    let is_user_awaited = answer.waits.iter().any(|wait| wait.end == WaitEnd::User);
-    let culprit = answer.culprit().filter(|culprit| !is_user_awaited && culprit.verdict >= ObjectVerdict::Unknown);
-    if let Some(culprit) = culprit {
-        return format!("{} waits for {}", culprit.object.name, reason(culprit));
-    }
-    let wait = answer.waits.first().map(|wait| wait.text.clone());
-    let step = answer.next.first().map(|step| format!("next: {}: {}", step.action, step.reason));
-    wait.or(step).or_else(|| answer.failed.clone()).unwrap_or_else(|| answer.state.clone())
 }
 
 fn push_remedies(look: TerminalLook, text: &mut String, answer: &ObjectAnswer, call: &CallFlags) {

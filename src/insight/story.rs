@@ -1,6 +1,9 @@
 //! Why objects do or do not progress: from the objects and the plans for them to the answer. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::OnceLock,
+};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -62,6 +65,29 @@ pub struct NamespaceFacts {
     pub memory: Memory,
     /// The budgets for which drains wait, by namespace and name.
     pub budgets: ByName<BudgetState>,
+    /// Zones of Nodes by their names, as far as Nodes were read and have one.
+    pub zones: ByName<String>,
+    /// Machines by their controllers.
+    pub owned: OwnedMachines,
+}
+
+/// Names of the machines that each object controls. They are found once: facts do not change after the first answer.
+#[derive(Default)]
+pub struct OwnedMachines(OnceLock<HashMap<String, Vec<String>>>);
+
+impl OwnedMachines {
+    /// In the order of their names.
+    pub fn of_owner(&self, machines: &ByName<Machine>, owner: &str) -> &[String] {
+        let index = self.0.get_or_init(|| {
+            let mut index: HashMap<String, Vec<String>> = HashMap::new();
+            for (name, machine) in machines {
+                let controllers = machine.owner_references().iter().filter(|one| one.controller == Some(true));
+                controllers.for_each(|one| index.entry(one.name.clone()).or_default().push(name.clone()));
+            }
+            index
+        });
+        index.get(owner).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// A stored object that cannot be decoded.
@@ -82,7 +108,7 @@ impl std::fmt::Display for UndecodableObject {
 }
 
 /// How an object is, from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub enum ObjectVerdict {
     /// As it should be.
     Settled,
@@ -688,8 +714,10 @@ impl NamespaceFacts {
             SET => vec![&object.name],
             _ => owned_by(&self.sets, &object.name).map(String::as_str).collect(),
         };
-        let is_of_sets = move |machine: &Machine| sets.iter().any(|set| is_owned(machine, set));
-        self.machines.iter().filter(move |(_, machine)| is_of_sets(machine)).map(|(name, _)| name)
+        let mut names: Vec<&String> = sets.iter().flat_map(|set| self.owned.of_owner(&self.machines, set)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter()
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     memory::Memory,
     place::CallTarget,
-    story::{ByName, CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, SET},
+    story::{ByName, CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, OwnedMachines, SET},
 };
 use crate::terminal::TerminalLook;
 use mcm_api::machine::Machine;
@@ -165,6 +165,8 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
         unserved: BTreeSet::new(),
         memory: Memory::default(),
         budgets: BTreeMap::new(),
+        zones: BTreeMap::new(),
+        owned: OwnedMachines::default(),
         managers: vec![manager("sets"), manager("machines")],
     }
 }

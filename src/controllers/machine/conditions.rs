@@ -234,19 +234,24 @@ pub(super) fn drain_blocked(conditions: &[NodeCondition]) -> Option<&NodeConditi
     condition::find(conditions, MachineConditionType::DrainBlocked)
 }
 
+/// The conditions for which a Node is not healthy, such as `Ready=Unknown (NodeStatusUnknown)`; empty if none is known.
+pub(super) fn describe_bad(conditions: &[NodeCondition], watched: &[String]) -> String {
+    let bad = conditions.iter().filter(|condition| !is_good(condition, watched));
+    bad.map(|condition| described(condition, watched)).collect::<Vec<_>>().join(", ")
+}
+
 /// The conditions as text: abnormal ones with their reason, the others in short.
 pub(super) fn describe(conditions: &[NodeCondition], watched: &[String]) -> String {
-    let texts: Vec<String> = conditions
-        .iter()
-        .map(|condition| {
-            let text = format!("{}={}", condition.type_, condition.status);
-            match condition.reason.as_deref() {
-                Some(reason) if !is_good(condition, watched) => format!("{text} ({reason})"),
-                _ => text,
-            }
-        })
-        .collect();
+    let texts: Vec<String> = conditions.iter().map(|condition| described(condition, watched)).collect();
     format!("[{}]", texts.join(", "))
+}
+
+fn described(condition: &NodeCondition, watched: &[String]) -> String {
+    let text = format!("{}={}", condition.type_, condition.status);
+    match condition.reason.as_deref() {
+        Some(reason) if !is_good(condition, watched) => format!("{text} ({reason})"),
+        _ => text,
+    }
 }
 
 #[cfg(test)]
@@ -303,5 +308,8 @@ mod tests {
     fn the_description_explains_only_what_is_wrong() {
         let list = conditions(&[("Ready", "True"), ("DiskPressure", "True")]);
         assert_eq!(describe(&list, &watched()), "[Ready=True, DiskPressure=True (Because)]");
+        assert_eq!(describe_bad(&list, &watched()), "DiskPressure=True (Because)");
+        let list = conditions(&[("Ready", "Unknown"), ("DiskPressure", "False"), ("MemoryPressure", "True")]);
+        assert_eq!(describe_bad(&list, &watched()), "Ready=Unknown (Because)");
     }
 }

@@ -118,7 +118,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{machine, pool};
+    use crate::{
+        story::OwnedMachines,
+        testing::{machine, pool},
+    };
 
     /// The pool without controllers: of its two sets, and of one machine of each.
     fn orphaned() -> NamespaceFacts {
@@ -149,6 +152,7 @@ mod tests {
         let scope = PlanScope::of_object(&facts, DEPLOYMENT, "pool", [None, Some(&wanted)]);
         assert_eq!(counts(&scope), (2, 2, 0, true));
         facts.machines.values_mut().for_each(|machine| machine.metadata.owner_references = None);
+        facts.owned = OwnedMachines::default();
         let scope = PlanScope::of_object(&facts, DEPLOYMENT, "pool", [None, Some(&wanted)]);
         assert_eq!(counts(&scope), (2, 2, 0, true), "a new set adopts machines that its template describes");
     }

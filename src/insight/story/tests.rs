@@ -89,6 +89,8 @@ fn family(more: &Value, previews: [((&'static str, String), PlanPreview); 3]) ->
         unserved: BTreeSet::new(),
         memory: Memory::default(),
         budgets: BTreeMap::new(),
+        zones: BTreeMap::new(),
+        owned: OwnedMachines::default(),
     }
 }
 

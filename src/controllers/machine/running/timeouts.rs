@@ -46,7 +46,9 @@ pub(super) fn check_timeout(plan: &mut Plan<Action>, snapshot: &Snapshot, policy
             }
         }
         MachinePhase::Unknown => {
-            check_health_timeout(plan, snapshot, policy, next, "the Node to become healthy again");
+            let bad = conditions::describe_bad(&next.conditions, &policy.node_conditions_of(&snapshot.machine));
+            let bad = if bad.is_empty() { bad } else { format!(": {bad}") };
+            check_health_timeout(plan, snapshot, policy, next, &format!("the Node to become healthy again{bad}"));
         }
         MachinePhase::Failed if snapshot.machine.preserved_until(snapshot.now).is_none() => {
             plan.wait(WaitKind::Replacement, "its set to replace it, or its Node to become healthy", None);

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::seen::RolloutSnapshot;
 use mcm_insight::{
     progress::{RolloutProgress, RolloutState},
-    report::reason,
     story::ObjectVerdict,
     terminal::{StatusMark, TerminalLook, ago, cut, wrapped},
 };
@@ -64,7 +63,7 @@ fn now(seen: &RolloutSnapshot) -> String {
     }
     match seen.answer.next.first() {
         Some(step) => step.action.clone(),
-        None => format!("waits for {}", reason(&seen.answer)),
+        None => format!("waits for {}", seen.answer.reason()),
     }
 }
 
@@ -93,7 +92,7 @@ pub(super) fn frame(look: TerminalLook, seen: &RolloutSnapshot, blocked: Option<
     let mut is_cut = false;
     for machine in seen.answer.machines.iter().take(MOST_MACHINES) {
         let since = machine.since.map(|since| ago(at, since)).unwrap_or_default();
-        let line = format!("{}  {} {since}  {}", machine.object.name, machine.state, reason(machine));
+        let line = format!("{}  {} {since}  {}", machine.object.name, machine.state, machine.reason());
         is_cut |= line.chars().count() > look.width - 3;
         let _ = writeln!(text, " {} {}", look.mark(machine.verdict.mark()), cut(&line, look.width - 3));
     }

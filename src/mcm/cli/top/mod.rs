@@ -212,3 +212,6 @@ async fn text(
         TopPage::Help => view::HELP.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,8 +13,8 @@ use ratatui::{
 
 use crate::cli::rollout::bar;
 use mcm_insight::{
+    grouping::{CauseNames, FEWEST, by_key, merged, placed},
     progress::{RolloutProgress, RolloutState},
-    report::reason,
     story::{DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict},
     terminal::{StatusMark, TerminalLook, ago, cut},
 };
@@ -26,6 +26,8 @@ const BAR: usize = 8;
 const CLUSTER: usize = 24;
 /// The widest name of a deployment.
 const WIDEST_NAME: usize = 28;
+/// The most machines that run and have a row each.
+const SETTLED: usize = 20;
 /// Height of a frame in a pipe, which is not cut.
 const WHOLE: usize = usize::MAX;
 /// Width of a frame in a pipe.
@@ -67,7 +69,7 @@ struct DeploymentRow {
     machines: Vec<MachineRow>,
 }
 
-/// A machine.
+/// A machine, or several with one cause.
 struct MachineRow {
     name: String,
     phase: String,
@@ -76,6 +78,8 @@ struct MachineRow {
     age: String,
     verdict: ObjectVerdict,
     why: String,
+    /// How many machines it stands for.
+    count: usize,
 }
 
 /// A page over the list.
@@ -156,6 +160,7 @@ impl TopModel {
             let mut machines: Vec<MachineRow> =
                 facts.machines_of(&object).filter_map(|name| row(facts, name)).collect();
             machines.sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.name.cmp(&other.name)));
+            let machines = grouped(facts, machines);
             Some(DeploymentRow { object, progress, answer, state, machines })
         };
         let manager = facts.manager_of(DEPLOYMENT).map(|manager| match manager.is_alive(facts.now) {
@@ -202,8 +207,43 @@ fn row(facts: &NamespaceFacts, name: &str) -> Option<MachineRow> {
         node: machine.node_name().unwrap_or_default().to_owned(),
         age: created.map(|created| ago(facts.now, created.0)).unwrap_or_default(),
         verdict: answer.verdict,
-        why: if answer.verdict == ObjectVerdict::Settled { String::new() } else { reason(&answer) },
+        why: if answer.verdict == ObjectVerdict::Settled { String::new() } else { answer.reason() },
+        count: 1,
     })
+}
+
+/// The rows of machines, with one for those that have the same cause, or that run and are many.
+fn grouped(facts: &NamespaceFacts, rows: Vec<MachineRow>) -> Vec<MachineRow> {
+    let names: CauseNames<'_> = facts.machines.keys().map(String::as_str).collect();
+    let key = |row: &MachineRow| (row.verdict, row.phase.clone(), row.class.clone(), names.pattern(&row.why));
+    let groups: Vec<Vec<usize>> = by_key(0..rows.len(), |number| key(&rows[number]));
+    let mut rows: Vec<Option<MachineRow>> = rows.into_iter().map(Some).collect();
+    let mut shown = Vec::new();
+    for alike in groups {
+        let alike: Vec<MachineRow> = alike.into_iter().filter_map(|number| rows.get_mut(number)?.take()).collect();
+        match alike.first() {
+            Some(first) if alike.len() > if first.verdict == ObjectVerdict::Settled { SETTLED } else { FEWEST - 1 } => {
+                shown.push(row_of_many(facts, first, &alike));
+            }
+            _ => shown.extend(alike),
+        }
+    }
+    shown
+}
+
+fn row_of_many(facts: &NamespaceFacts, first: &MachineRow, alike: &[MachineRow]) -> MachineRow {
+    let place = facts.place_of(alike.iter().filter_map(|row| facts.machines.get(&row.name)));
+    let place = if first.verdict == ObjectVerdict::Settled { String::new() } else { place };
+    MachineRow {
+        name: format!("{} machines", alike.len()),
+        phase: first.phase.clone(),
+        class: first.class.clone(),
+        node: String::new(),
+        age: String::new(),
+        verdict: first.verdict,
+        why: placed(&merged(alike.iter().map(|row| row.why.as_str())), &place),
+        count: alike.len(),
+    }
 }
 
 impl DeploymentRow {
@@ -231,7 +271,7 @@ impl DeploymentRow {
         match self.state.reason() {
             Some(reason) => reason.to_owned(),
             None if self.is_settled() => String::new(),
-            None => reason(&self.answer),
+            None => self.answer.reason(),
         }
     }
 }
@@ -423,7 +463,8 @@ fn push_machines(lines: &mut Vec<ScreenLine>, deployment: &DeploymentRow, width:
         };
         lines.push((tone, line([&row.name, &row.phase, &row.class, &row.node, &row.age, &row.why])));
     }
-    if let Some(more) = deployment.machines.len().checked_sub(shown).filter(|more| *more > 0) {
+    let more: usize = deployment.machines.iter().skip(shown).map(|row| row.count).sum();
+    if more > 0 {
         lines.push((LineStyle::Faint, format!(" and {more} more")));
     }
 }

@@ -14,7 +14,6 @@ use crate::api::{
 };
 use mcm_insight::{
     progress::RolloutState,
-    report::reason,
     story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict, SET},
     terminal::ago,
 };
@@ -60,6 +59,12 @@ pub(in crate::cli) struct TreeBranch {
     /// The reason; empty if it is as it should be.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
+    /// The zone of a machine.
+    #[serde(skip)]
+    pub zone: Option<String>,
+    /// How many objects are one line, whose text is the name; 0 for an object.
+    #[serde(skip)]
+    pub alike: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Self>,
 }
@@ -68,7 +73,7 @@ pub(in crate::cli) struct TreeBranch {
 pub(super) fn roots(facts: &NamespaceFacts) -> Vec<SubjectRef> {
     let of_kind = |kind: &'static str| facts.names(kind).map(|name| facts.subject(kind, name));
     let is_root = |object: &SubjectRef| {
-        let owner = facts.answer(object).owners.into_iter().next();
+        let owner = facts.known(object).owners.into_iter().next();
         owner.is_none_or(|owner| !facts.names(&owner.kind).any(|name| *name == owner.name) || owner.kind == CLASS)
     };
     let others = of_kind(SET).chain(of_kind(MACHINE)).filter(is_root);
@@ -96,7 +101,7 @@ pub(super) fn plain(object: &SubjectRef, answer: &ObjectAnswer) -> TreeBranch {
         verdict: Some(answer.verdict),
         now: if answer.state.is_empty() { answer.verdict.word().to_owned() } else { answer.state.clone() },
         since: answer.since,
-        why: if answer.verdict == ObjectVerdict::Settled { String::new() } else { reason(answer) },
+        why: if answer.verdict == ObjectVerdict::Settled { String::new() } else { answer.reason() },
         ..TreeBranch::default()
     }
 }
@@ -120,7 +125,7 @@ fn of_deployment(facts: &NamespaceFacts, around: &NodeSurroundings, object: &Sub
     branch.why = match state.reason() {
         Some(why) => why.to_owned(),
         None if answer.verdict == ObjectVerdict::Settled && state == RolloutState::Done => String::new(),
-        None => reason(&answer),
+        None => answer.reason(),
     };
     let new = family.new_set().map(|set| set.name_any());
     let is_shown = |set: &&&MachineSet| {
@@ -157,7 +162,7 @@ fn of_set(facts: &NamespaceFacts, around: &NodeSurroundings, set: &MachineSet, a
 fn of_machine(facts: &NamespaceFacts, around: &NodeSurroundings, machine: &Machine) -> TreeBranch {
     let object = facts.subject(MACHINE, &machine.name_any());
     let answer = facts.answer(&object);
-    let mut branch = plain(&object, &answer);
+    let mut branch = TreeBranch { zone: facts.zone_of(machine), ..plain(&object, &answer) };
     if let Some(forced) = answer.waits.first().and_then(|wait| wait.forced_at).filter(|at| *at > facts.now) {
         branch.why = format!("{}, forced in {}", branch.why, ago(forced, facts.now));
     }

@@ -1,17 +1,20 @@
 //! The tree as text.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use jiff::Timestamp;
 
 use super::branch::TreeBranch;
 use mcm_insight::{
-    story::{MACHINE, ObjectVerdict, titled},
+    grouping::{CauseNames, FEWEST, by_key, merged, placed, plural},
+    story::{DEPLOYMENT, MACHINE, ObjectVerdict, SET, titled},
     terminal::{StatusMark, TerminalLook, ago, cut, cut_inside, wrapped},
 };
 
 /// Machines that are alike and shown, before the others are counted.
 const SHOWN: usize = 1;
+/// Zones that are named.
+const ZONES: usize = 3;
 /// The least width of the last column on a terminal.
 const LEAST_WHY: usize = 18;
 
@@ -28,27 +31,48 @@ pub(in crate::cli) fn text(look: TerminalLook, branches: &[TreeBranch], all: boo
     if branches.is_empty() {
         return String::new();
     }
+    let mut names = Vec::new();
+    branches.iter().for_each(|branch| push_names(&mut names, branch));
+    let names: Option<CauseNames<'_>> = (!all).then(|| names.into_iter().collect());
     let mut rows = Vec::new();
-    for branch in branches {
-        push(&mut rows, branch, ["", ""], all, now);
+    for branch in siblings(branches, names.as_ref()).iter() {
+        push(&mut rows, branch, ["", ""], names.as_ref(), now);
     }
     layout(look, &rows)
 }
 
-fn push(rows: &mut Vec<TreeRow>, branch: &TreeBranch, [first, rest]: [&str; 2], all: bool, now: Timestamp) {
+fn push_names<'a>(names: &mut Vec<&'a str>, branch: &'a TreeBranch) {
+    names.push(&branch.name);
+    branch.children.iter().for_each(|child| push_names(names, child));
+}
+
+/// The siblings that are shown; all of them without names.
+fn siblings<'a>(all: &'a [TreeBranch], names: Option<&CauseNames<'_>>) -> Cow<'a, [TreeBranch]> {
+    names.map_or(Cow::Borrowed(all), |names| Cow::Owned(grouped(all, names)))
+}
+
+fn push(
+    rows: &mut Vec<TreeRow>,
+    branch: &TreeBranch,
+    [first, rest]: [&str; 2],
+    names: Option<&CauseNames<'_>>,
+    now: Timestamp,
+) {
     rows.push(TreeRow { name: format!("{first}{}", name_of(branch)), ..row(branch, now) });
-    let shown = if all { branch.children.clone() } else { grouped(&branch.children) };
+    let shown = siblings(&branch.children, names);
     let mut reason = String::new();
     for (number, child) in shown.iter().enumerate() {
         let is_last = number + 1 == shown.len();
         let (branch_sign, rest_sign) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let mut child = child.clone();
         let why = child.why.clone();
-        if !why.is_empty() && why == reason {
-            "the same".clone_into(&mut child.why);
+        if let Some(place) = why.strip_prefix(&reason).filter(|_| !reason.is_empty())
+            && (place.is_empty() || place.starts_with(" ("))
+        {
+            child.why = format!("the same{place}");
         }
         reason = why;
-        push(rows, &child, [&format!("{rest}{branch_sign}"), &format!("{rest}{rest_sign}")], all, now);
+        push(rows, &child, [&format!("{rest}{branch_sign}"), &format!("{rest}{rest_sign}")], names, now);
     }
 }
 
@@ -56,49 +80,75 @@ fn name_of(branch: &TreeBranch) -> String {
     let space = if branch.kind == "Pod" { format!("{}/", branch.namespace) } else { String::new() };
     let label = if branch.label.is_empty() { String::new() } else { format!("  {}", branch.label) };
     match branch.kind.as_str() {
-        "" => branch.name.clone(),
+        _ if branch.alike > 0 => branch.name.clone(),
         kind => format!("{}/{space}{}{label}", titled(branch.api_group, kind), branch.name),
     }
 }
 
 fn row(branch: &TreeBranch, now: Timestamp) -> TreeRow {
     let mark = match branch.verdict {
-        // Machines that wait are not grouped, so a group of these has pods.
-        Some(ObjectVerdict::Waiting) if branch.kind == "Pod" || branch.kind.is_empty() => Some(StatusMark::Refused),
+        Some(ObjectVerdict::Waiting) if branch.kind == "Pod" => Some(StatusMark::Refused),
         verdict => verdict.map(ObjectVerdict::mark),
     };
     let since = branch.since.map(|since| ago(now, since)).unwrap_or_default();
     TreeRow { name: String::new(), mark, now: branch.now.clone(), since, why: branch.why.clone() }
 }
 
-/// Siblings, with one line for similar ones: settled machines in one state, and pods with one reason.
-fn grouped(children: &[TreeBranch]) -> Vec<TreeBranch> {
-    let is_alike = |one: &TreeBranch, other: &TreeBranch| {
-        let is_settled = one.kind == MACHINE && one.verdict == Some(ObjectVerdict::Settled);
-        (is_settled || one.kind == "Pod")
-            && (&one.kind, one.api_group) == (&other.kind, other.api_group)
-            && (&one.verdict, &one.now, &one.why) == (&other.verdict, &other.now, &other.why)
+/// Siblings, with one line for similar ones: settled machines in one state, pods with one reason, and what waits for one cause.
+fn grouped(siblings: &[TreeBranch], names: &CauseNames<'_>) -> Vec<TreeBranch> {
+    let key = |number: usize| {
+        let one = &siblings[number];
+        let is_owned = [DEPLOYMENT, SET, MACHINE].contains(&one.kind.as_str());
+        let is_settled = one.verdict.is_none_or(|verdict| verdict == ObjectVerdict::Settled);
+        let (now, why) = match one.kind.as_str() {
+            "Pod" => (one.now.clone(), one.why.clone()),
+            MACHINE if is_settled => (one.now.clone(), one.why.clone()),
+            _ if is_owned && !is_settled => (names.pattern(&one.now), names.pattern(&one.why)),
+            // It is like no other.
+            _ => (number.to_string(), String::new()),
+        };
+        (&one.kind, one.api_group, one.verdict, now, why)
     };
     let mut shown: Vec<TreeBranch> = Vec::new();
-    let mut left = children.to_vec();
-    while !left.is_empty() {
-        let first = left.remove(0);
-        let (alike, others): (Vec<TreeBranch>, Vec<TreeBranch>) =
-            left.into_iter().partition(|other| is_alike(&first, other));
-        left = others;
-        let noun = first.kind.to_lowercase();
-        let (now, why) = (first.now.clone(), first.why.clone());
-        let (is_machine, verdict) = (first.kind == MACHINE, first.verdict);
-        shown.push(first);
-        if alike.len() > SHOWN {
-            let what = if is_machine { now.clone() } else { format!("{noun}s") };
-            let name = format!("{} more {what}", alike.len());
-            shown.push(TreeBranch { name, verdict, now, why, ..TreeBranch::default() });
+    for alike in by_key(0..siblings.len(), key) {
+        let alike: Vec<&TreeBranch> = alike.into_iter().map(|number| &siblings[number]).collect();
+        let Some((first, others)) = alike.split_first() else { continue };
+        let is_waiting = first.kind != "Pod" && first.verdict != Some(ObjectVerdict::Settled);
+        let most = if is_waiting { FEWEST - 2 } else { SHOWN };
+        if others.len() <= most {
+            shown.extend(alike.into_iter().cloned());
         } else {
-            shown.extend(alike);
+            shown.push((*first).clone());
+            shown.push(branch_of_many(first, others));
         }
     }
     shown
+}
+
+/// One line for machines, pods or others that are like the first.
+fn branch_of_many(first: &TreeBranch, others: &[&TreeBranch]) -> TreeBranch {
+    let what = match first.kind.as_str() {
+        MACHINE => merged(others.iter().map(|one| one.now.as_str())),
+        "Pod" => "pods".to_owned(),
+        kind => plural(&titled(first.api_group, kind)),
+    };
+    let zones = by_key(others.iter(), |one| &one.zone);
+    let zones = zones.iter().filter_map(|alike| Some((alike.first()?.zone.as_ref()?, alike.len())));
+    let mut zones: Vec<(&String, usize)> = zones.collect();
+    zones.sort_by_key(|(zone, count)| (std::cmp::Reverse(*count), *zone));
+    let zones: Vec<String> = zones.iter().take(ZONES).map(|(zone, count)| format!("{zone} {count}")).collect();
+    let place = if zones.is_empty() { String::new() } else { format!("zones: {}", zones.join(", ")) };
+    let is_waiting = first.kind != "Pod" && first.verdict != Some(ObjectVerdict::Settled);
+    TreeBranch {
+        kind: first.kind.clone(),
+        name: format!("{} more {what}", others.len()),
+        alike: others.len(),
+        verdict: first.verdict,
+        now: merged(others.iter().map(|one| one.now.as_str())),
+        since: others.iter().filter_map(|one| one.since).min().filter(|_| is_waiting),
+        why: placed(&merged(others.iter().map(|one| one.why.as_str())), &place),
+        ..TreeBranch::default()
+    }
 }
 
 /// Reasons that the table has no room for, each with the first object that has it.

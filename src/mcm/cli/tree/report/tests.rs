@@ -10,9 +10,9 @@ use crate::{
 };
 use mcm_insight::{
     story::{DEPLOYMENT, NamespaceFacts},
-    testing::{NOW, TERMINAL, at, blocked_pool, machine, pool},
+    testing::{NOW, TERMINAL, at, blocked_pool, machine, pool, preview},
 };
-use mcm_rules::drain::PodFacts;
+use mcm_rules::{drain::PodFacts, plan::WaitKind};
 
 /// Three pods on a Node, which a budget keeps.
 fn surroundings() -> NodeSurroundings {
@@ -78,7 +78,7 @@ fn colours_repeat_what_marks_and_words_say() {
 }
 
 #[test]
-fn machines_that_are_alike_are_counted_and_those_that_wait_are_not() {
+fn machines_that_are_alike_are_counted_and_few_that_wait_are_not() {
     let none = json!({});
     let mut machines: Vec<_> =
         (0..23).map(|number| machine("pool-84dff", &format!("{number:05}"), "small", "Running", &none)).collect();
@@ -88,4 +88,24 @@ fn machines_that_are_alike_are_counted_and_those_that_wait_are_not() {
     assert!(text.contains("22 more Running"), "{text}");
     assert!(text.contains("pool-6d689-gmjqk"), "{text}");
     assert_eq!(tree(&facts, TerminalLook { width: 200, ..TERMINAL }, true).matches("Machine/pool-84dff").count(), 23);
+}
+
+#[test]
+fn machines_that_wait_for_one_cause_are_counted_with_their_zones() {
+    let of = |number: usize| {
+        let zone = if number < 30 { "eu-1a" } else { "eu-1b" };
+        let more = json!({"spec": {"nodeTemplate": {"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}}});
+        machine("pool-84dff", &format!("{number:05}"), "small", "Unknown", &more)
+    };
+    let mut facts = pool(40, (0..40).map(of).collect());
+    let waits = [(WaitKind::NodeHealth, "the Node to become healthy again: Ready=Unknown")];
+    for (name, planned) in facts.previews.get_mut("Machine").unwrap() {
+        *planned = preview("Machine", name, &[], &waits);
+    }
+    let text = tree(&facts, TerminalLook { width: 200, ..TERMINAL }, false);
+    assert!(text.contains("39 more Unknown"), "{text}");
+    assert!(text.contains("the same (zones: eu-1a 29, eu-1b 10)"), "{text}");
+    assert!(text.lines().count() < 10, "{text}");
+    let all = tree(&facts, TerminalLook { width: 200, ..TERMINAL }, true);
+    assert_eq!(all.matches("Machine/pool-84dff").count(), 40, "{all}");
 }
