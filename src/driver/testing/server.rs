@@ -62,6 +62,10 @@ pub enum Fault {
     CarriedOut(Reply),
     /// It is carried out after this time, whether the client still waits or not.
     Late(Duration),
+    /// The answer breaks off at once, and it is carried out after this time.
+    LostAndLate(Duration),
+    /// It is carried out at once, and its answer comes after this time.
+    Slow(Duration),
     /// No answer.
     TimeOut,
     /// An answer without end.
@@ -84,8 +88,10 @@ pub struct Fake<C> {
     pub faults: Vec<(&'static str, Fault, usize)>,
     /// Four of ten calls fail, in these ways.
     pub storm: Vec<Fault>,
-    /// Every n-th call of the name loses its answer.
-    pub lost_every: Option<(&'static str, usize)>,
+    /// Every n-th call of the name fails so.
+    pub fails_every: Option<(&'static str, usize, Fault)>,
+    /// Calls that are carried out later.
+    pub late: usize,
 }
 
 /// A fake that its server and a test share.
@@ -94,7 +100,8 @@ pub type Shared<C> = Arc<Mutex<Fake<C>>>;
 impl<C: FakeCloud> Fake<C> {
     /// A cloud without requests and faults.
     pub fn new(cloud: C) -> Shared<C> {
-        Arc::new(Mutex::new(Self { cloud, log: Vec::new(), faults: Vec::new(), storm: Vec::new(), lost_every: None }))
+        let (log, faults, storm) = (Vec::new(), Vec::new(), Vec::new());
+        Arc::new(Mutex::new(Self { cloud, log, faults, storm, fails_every: None, late: 0 }))
     }
 
     /// How many calls of a name there were.
@@ -108,8 +115,11 @@ impl<C: FakeCloud> Fake<C> {
     }
 
     fn take_fault(&mut self, call: &'static str) -> Option<Fault> {
-        if self.lost_every.is_some_and(|(name, every)| name == call && self.count(call).is_multiple_of(every)) {
-            return Some(Fault::LostAnswer);
+        if let Some((name, every, fault)) = &self.fails_every
+            && *name == call
+            && self.count(call).is_multiple_of(*every)
+        {
+            return Some(fault.clone());
         }
         let number = self.log.len();
         if number.wrapping_mul(2_654_435_761) / 128 % 10 < 4 && !self.storm.is_empty() {
@@ -132,8 +142,11 @@ pub trait FaultSwitch: Send + Sync {
     /// How many calls of a name there were.
     fn calls(&self, call: &str) -> usize;
 
-    /// Every n-th call of a name loses its answer.
-    fn lose_every(&self, call: &'static str, number: usize);
+    /// Every n-th call of a name fails so.
+    fn fail_every(&self, call: &'static str, number: usize, fault: Fault);
+
+    /// How many calls are carried out later.
+    fn late(&self) -> usize;
 }
 
 impl<C: FakeCloud> FaultSwitch for Mutex<Fake<C>> {
@@ -149,8 +162,12 @@ impl<C: FakeCloud> FaultSwitch for Mutex<Fake<C>> {
         self.lock().count(call)
     }
 
-    fn lose_every(&self, call: &'static str, number: usize) {
-        self.lock().lost_every = Some((call, number));
+    fn fail_every(&self, call: &'static str, number: usize, fault: Fault) {
+        self.lock().fails_every = Some((call, number, fault));
+    }
+
+    fn late(&self) -> usize {
+        self.lock().late
     }
 }
 
@@ -187,8 +204,11 @@ async fn handle<C: FakeCloud>(
         let mut fake = fake.lock();
         let call = fake.cloud.call(&request);
         fake.log.push((call, request.clone()));
-        fake.take_fault(call)
+        let fault = fake.take_fault(call);
+        fake.late += usize::from(matches!(fault, Some(Fault::Late(_) | Fault::LostAndLate(_))));
+        fault
     };
+    let late = Arc::clone(&fake);
     let carry_out = move || {
         let (reply, headers) = {
             let mut fake = fake.lock();
@@ -204,18 +224,33 @@ async fn handle<C: FakeCloud>(
         None => carry_out(),
         Some(Fault::LostAnswer) => {
             carry_out();
-            Body::from_stream(futures::stream::iter([Ok("{"), Err(io::Error::other("cut"))])).into_response()
+            cut()
         }
         Some(Fault::CarriedOut(reply)) => {
             carry_out();
             in_json(reply)
         }
         Some(Fault::Late(pause)) => {
-            let late = tokio::spawn(async move {
+            let carried_out = tokio::spawn(async move {
                 tokio::time::sleep(pause).await;
-                carry_out()
+                let answer = carry_out();
+                late.lock().late -= 1;
+                answer
             });
-            late.await.unwrap()
+            carried_out.await.unwrap()
+        }
+        Some(Fault::LostAndLate(pause)) => {
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                carry_out();
+                late.lock().late -= 1;
+            });
+            cut()
+        }
+        Some(Fault::Slow(pause)) => {
+            let answer = carry_out();
+            tokio::time::sleep(pause).await;
+            answer
         }
         Some(Fault::TimeOut) => {
             tokio::time::sleep(Duration::from_secs(600)).await;
@@ -229,6 +264,11 @@ async fn handle<C: FakeCloud>(
         Some(Fault::Error(reply)) => in_json(reply),
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
+}
+
+/// An answer that breaks off.
+fn cut() -> Response {
+    Body::from_stream(futures::stream::iter([Ok("{"), Err(io::Error::other("cut"))])).into_response()
 }
 
 fn in_json(reply: Reply) -> Response {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use serde_json::json;
 
 use super::{
     case::Case,
@@ -26,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 const NAME: &str = "m-1";
 /// The Machines of the large cases.
 const MACHINES: usize = 200;
+/// More look-ups than a case makes.
+const FOREVER: usize = 1_000_000;
 
 /// The names of the calls of a fake.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,17 @@ pub struct CallNames {
     pub create: &'static str,
     /// The request that deletes a VM.
     pub delete: &'static str,
+}
+
+/// The state in which a cloud shows a VM that it deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletionView {
+    /// A state of deletions.
+    Shown,
+    /// The state of a VM that is being stopped.
+    AsStop,
+    /// The state before the deletion, or none: a deletion takes no time.
+    Hidden,
 }
 
 /// A fake of a cloud, and drivers for it.
@@ -55,6 +69,11 @@ pub trait World: Sized + Send + Sync {
     /// The most look-ups by name of 200 Machines that wait together. A cloud without a list that may be stale has one for each.
     const MOST_LOOKS: usize = MACHINES - 1;
 
+    /// The state in which the cloud shows a VM that it deletes.
+    const DELETIONS: DeletionView = DeletionView::Shown;
+    /// A provider ID finds a VM with the markers of the class in a place that the class does not name.
+    const FOLLOWS_IDS: bool = false;
+
     /// One of the cloud's errors: of throttle, auth, denied, stock-out, quota, and not found.
     fn error(case: Case) -> Reply;
 
@@ -71,11 +90,26 @@ pub trait World: Sized + Send + Sync {
     /// Creates a VM of the class without the driver, for a UID or for none; returns its provider ID.
     fn put_for(&self, name: &str, uid: Option<&str>) -> String;
 
+    /// Creates a VM with the markers of the class for a Machine with this UID, in a region, zone, project or folder that the class does
+    /// not name; returns its provider ID.
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        panic!("the VM {name} of {uid} can be nowhere else")
+    }
+
+    /// Deletions that begin from now on take so many look-ups.
+    fn delay_deletions(&self, looks: usize);
+
+    /// Lists that look-ups share do not show a VM any more. A look-up by its ID does. By default no list is shared.
+    fn unlist(&self, _: &str) {}
+
     /// Lets calls fail.
     fn switch(&self) -> &dyn FaultSwitch;
 
-    /// The number of VMs in the cloud.
+    /// The number of VMs in the cloud, without those that are being deleted.
     fn vms(&self) -> usize;
+
+    /// The number of VMs in the cloud, with those that are being deleted.
+    fn remaining(&self) -> usize;
 
     /// Fails if a request does not fit the description of the API.
     fn check_requests(&self) {}
@@ -107,10 +141,16 @@ macro_rules! driver_suite {
     ($world:ty) => {
         $crate::driver_suite! { $world:
             a_call_that_is_dropped_does_not_lose_its_vm
+            a_creation_that_is_carried_out_late_leads_to_one_vm
+            a_deletion_is_sent_once_however_often_it_is_called
+            a_deletion_lasts_until_the_vm_is_gone
             a_vm_of_the_reference_is_found_by_its_name_and_adopted
+            a_vm_that_a_shared_list_lacks_is_found_by_its_id
+            a_vm_that_is_being_deleted_is_not_taken_for_one_that_runs
             an_orphan_is_deleted_by_its_name_and_id_alone
             each_of_two_hundred_machines_gets_one_vm_although_every_tenth_answer_is_lost
             an_initialization_is_refused_where_there_is_none
+            no_vm_is_doubled_by_a_list_that_spans_the_end_of_a_request
             the_page_of_a_proxy_is_not_an_absence
             the_vm_of_an_earlier_machine_of_that_name_is_left_alone
             without_a_uid_nothing_is_created
@@ -150,7 +190,7 @@ pub async fn created(driver: &dyn Driver, request: &MachineRequest) -> String {
 
 /// Creates a VM for each request while every tenth answer to a call is lost.
 pub async fn create_each<W: World>(world: &W, lost: &'static str, requests: &[MachineRequest]) {
-    world.switch().lose_every(lost, 10);
+    world.switch().fail_every(lost, 10, Fault::LostAnswer);
     let driver = world.patient();
     let mut ids = join_all(requests.iter().map(|request| created(&*driver, request))).await;
     ids.sort();
@@ -196,6 +236,151 @@ pub async fn a_call_that_is_dropped_does_not_lose_its_vm<W: World>() {
     dropped(&*driver, &request, || world.vms() > 0).await;
     driver.delete(&request).await.unwrap();
     assert_eq!((world.vms(), world.switch().calls(W::CALLS.create)), (0, 1));
+}
+
+/// Each outcome of a request is unknown for a while.
+async fn settled<W: World>(world: &W) {
+    while world.switch().late() > 0 {
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The next process creates the VM again, or finds it.
+pub async fn a_creation_that_is_carried_out_late_leads_to_one_vm<W: World>() {
+    let (world, minute) = (W::new().await, Duration::from_secs(60));
+    let attempt = W::SHORT.max(minute / 60);
+    let (hasty, next) = (world.driver_with(attempt, minute), world.driver_with(minute, minute));
+    world.switch().fail(W::CALLS.create, Fault::Late(3 * attempt), 9);
+    let request = world.request_of(NAME);
+    let error = hasty.create(&request).await.unwrap_err();
+    assert!(error.code.is_transient() && world.switch().late() > 0, "{error}");
+    world.switch().clear();
+    let id = created(&*next, &with_state(request.clone(), error.last_known_state.as_deref())).await;
+    settled(&world).await;
+    assert_eq!(world.vms(), 1);
+    assert_eq!(next.status(&request).await.unwrap().provider_id, id);
+    next.delete(&with_id(request, &id)).await.unwrap();
+    assert_eq!(world.vms(), 0);
+}
+
+/// The request of a Machine that has the VM of an object of Cluster API.
+fn of_infrastructure(mut request: MachineRequest) -> MachineRequest {
+    let owner = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachine", "name": NAME, "uid": "owner", "controller": true,
+    });
+    let machine = std::sync::Arc::make_mut(&mut request.machine);
+    machine.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+    request
+}
+
+/// Cluster API deletes the Node as soon as the deletion succeeds, so the kubelet must have ended.
+pub async fn a_deletion_lasts_until_the_vm_is_gone<W: World>() {
+    for may_pause in [true, false] {
+        let world = W::new().await;
+        let (driver, request) = (world.patient(), of_infrastructure(world.request_of(NAME)));
+        let id = driver.create(&request).await.unwrap().provider_id;
+        world.delay_deletions(6);
+        let known = with_id(MachineRequest { may_pause, ..request }, &id);
+        let mut pauses = 0;
+        while let Err(error) = driver.delete(&known).await {
+            assert!(may_pause && error.call_again_in.is_some() && pauses < 1000, "{error}");
+            pauses += 1;
+            tokio::time::sleep(PAUSE).await;
+        }
+        assert_eq!((world.remaining(), world.switch().calls(W::CALLS.delete)), (0, 1), "pauses: {may_pause}");
+    }
+}
+
+/// Neither is it an error to call it again.
+pub async fn a_deletion_is_sent_once_however_often_it_is_called<W: World>() {
+    let world = W::new().await;
+    let (driver, request) = (world.patient(), MachineRequest { may_pause: true, ..world.request_of(NAME) });
+    let id = created(&*driver, &request).await;
+    world.delay_deletions(FOREVER);
+    for request in [request.clone(), with_id(request.clone(), &id), of_infrastructure(with_id(request, &id))] {
+        for _ in 0..3 {
+            if let Err(error) = driver.delete(&request).await {
+                assert!(error.code == Code::Unavailable && error.call_again_in.is_some(), "{error}");
+            }
+        }
+    }
+    assert_eq!((world.vms(), world.switch().calls(W::CALLS.delete)), (0, 1));
+}
+
+/// Another client, or an earlier process, deletes it.
+pub async fn a_vm_that_is_being_deleted_is_not_taken_for_one_that_runs<W: World>() {
+    let world = W::new().await;
+    let (first, next) = (world.patient(), world.patient());
+    let request = MachineRequest { may_pause: true, ..world.request_of(NAME) };
+    let id = created(&*first, &request).await;
+    world.delay_deletions(FOREVER);
+    let known = with_id(request.clone(), &id);
+    drop(first.delete(&known).await);
+    assert_eq!(world.vms(), 0);
+    for request in [&request, &known] {
+        match next.status(request).await {
+            Ok(vm) => assert!(vm.halted.is_some() || W::DELETIONS == DeletionView::Hidden, "it is shown as running"),
+            Err(error) => assert!([Code::NotFound, Code::Unavailable].contains(&error.code), "{error}"),
+        }
+        if let Err(error) = next.delete(request).await {
+            assert!(error.code == Code::Unavailable && error.call_again_in.is_some(), "{error}");
+        }
+    }
+    if W::DELETIONS == DeletionView::Shown {
+        assert_eq!(world.switch().calls(W::CALLS.delete), 1);
+        match next.create(&request).await {
+            Ok(vm) => assert_ne!(vm.provider_id, id, "it is adopted"),
+            Err(error) => assert!(error.code.is_transient() || error.code == Code::AlreadyExists, "{error}"),
+        }
+    }
+}
+
+/// It was moved, its tags were changed, or the list is late.
+pub async fn a_vm_that_a_shared_list_lacks_is_found_by_its_id<W: World>() {
+    let world = W::new().await;
+    let driver = world.patient();
+    let known: Vec<_> = ["m-1", "m-2"]
+        .map(|name| with_id(world.request_of(name), &world.put_for(name, Some(&format!("uid-{name}")))))
+        .into();
+    world.unlist(&known[1].machine.spec.provider_id);
+    for (request, found) in known.iter().zip(join_all(known.iter().map(|request| driver.status(request))).await) {
+        assert_eq!(found.unwrap().provider_id, request.machine.spec.provider_id);
+    }
+    let (status, deleted) = tokio::join!(driver.status(&known[0]), driver.delete(&known[1]));
+    assert_eq!((status.map(drop), deleted.map(drop), world.vms()), (Ok(()), Ok(()), 1));
+}
+
+/// It has the name, the UID and the markers. Of a cloud where a login has several places.
+pub async fn a_vm_in_another_place_is_left_alone<W: World>() {
+    let world = W::new().await;
+    let (driver, request) = (world.patient(), world.request_of(NAME));
+    let elsewhere = world.put_elsewhere(NAME, "uid-m-1");
+    assert_eq!(code(driver.status(&request).await), Code::NotFound);
+    assert!(driver.list(&request.class, &request.secret).await.unwrap().is_empty());
+    driver.delete(&request).await.unwrap();
+    assert_eq!(world.vms(), 1);
+    let own = driver.create(&request).await.unwrap().provider_id;
+    assert_ne!(own, elsewhere);
+    assert_eq!(world.vms(), 2);
+    let listed = driver.list(&request.class, &request.secret).await.unwrap();
+    assert_eq!(listed.into_keys().collect::<Vec<_>>(), [own.clone()]);
+    drop(driver.delete(&with_id(request.clone(), &elsewhere)).await);
+    assert_eq!(world.vms(), if W::FOLLOWS_IDS { 1 } else { 2 });
+    assert_eq!(driver.status(&request).await.unwrap().provider_id, own);
+}
+
+/// The list is taken before the cloud carries a request out, and its answer comes when the request counts as settled.
+pub async fn no_vm_is_doubled_by_a_list_that_spans_the_end_of_a_request<W: World>() {
+    let (world, milli) = (W::new().await, Duration::from_millis(1));
+    let driver = world.driver_with(PATIENT, 3500 * milli);
+    world.switch().fail_every(W::CALLS.create, 10, Fault::LostAndLate(2500 * milli));
+    world.switch().fail(W::CALLS.look, Fault::Slow(2000 * milli), FOREVER);
+    let requests: Vec<_> = (0..MACHINES).map(|number| world.request_of(&format!("m-{number}"))).collect();
+    let mut ids = join_all(requests.iter().map(|request| created(&*driver, request))).await;
+    ids.sort();
+    ids.dedup();
+    settled(&world).await;
+    assert_eq!((ids.len(), world.vms()), (MACHINES, MACHINES));
 }
 
 /// Of a cloud whose requests nothing identifies.

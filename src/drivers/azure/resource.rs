@@ -210,6 +210,10 @@ impl Resource {
     pub fn vm(&self, location: &str) -> Vm {
         let zone = self.zones.iter().flatten().next().map(|zone| format!("{}-{zone}", self.location));
         let address = NodeAddress { type_: "Hostname".to_owned(), address: self.name.clone() };
+        let halted = match self.stage() {
+            Stage::Deleting => Some("deleting"),
+            _ => self.power().filter(|power| HALTED.contains(power)),
+        };
         Vm {
             provider_id: IDS.node_form(location, &self.name),
             node_provider_id: None,
@@ -217,7 +221,7 @@ impl Resource {
             zone,
             addresses: vec![address],
             last_known_state: None,
-            halted: self.power().filter(|power| HALTED.contains(power)).map(str::to_owned),
+            halted: halted.map(str::to_owned),
         }
     }
 
@@ -348,6 +352,12 @@ mod tests {
     #[case("PowerState/deallocated", Some("deallocated"))]
     fn a_vm_that_does_not_run_says_so(#[case] code: &str, #[case] expected: Option<&str>) {
         assert_eq!(with_states("Succeeded", &[code]).vm("westeurope").halted.as_deref(), expected);
+    }
+
+    #[test]
+    fn a_vm_that_is_being_deleted_does_not_run() {
+        let vm = with_states("Deleting", &["PowerState/running"]).vm("westeurope");
+        assert_eq!(vm.halted.as_deref(), Some("deleting"));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct FoundDevices {
     pub devices: Vec<Device>,
     /// Another device may have been missed, because the list has several pages.
     pub is_paged: bool,
+    /// It is a list of the project for several look-ups.
+    pub is_shared: bool,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +62,7 @@ impl Api {
             Some(VmQuery::Id(id)) => self.device(project, id).await,
             // The filter also finds longer names.
             Some(VmQuery::Name(name)) => self.list(project, Some(("hostname", name))).await,
-            None => self.list(project, None).await,
+            None => Ok(FoundDevices { is_shared: true, ..self.list(project, None).await? }),
         }
     }
 
@@ -71,7 +73,7 @@ impl Api {
 
     async fn device(&self, project: &str, id: &str) -> Result<FoundDevices, DriverError> {
         match self.rest.call::<Device>(&RestCall::read("device_get", Method::GET, &["devices", id])).await {
-            Ok(device) => Ok(FoundDevices { devices: present(vec![device]), is_paged: false }),
+            Ok(device) => Ok(FoundDevices { devices: present(vec![device]), ..FoundDevices::default() }),
             Err(failure) if failure.code() == Code::NotFound => Ok(FoundDevices::default()),
             // The API also refuses to show a device that failed or was deleted, so the list decides.
             Err(failure) if failure.code() == Code::PermissionDenied => self.list(project, None).await,
@@ -99,7 +101,7 @@ impl Api {
                     let message = format!("{LIST} failed: the list changed while it was read");
                     return Err(DriverError::new(Code::Unavailable, message));
                 }
-                return Ok(FoundDevices { devices: present(devices), is_paged: meta.last_page > 1 });
+                return Ok(FoundDevices { devices: present(devices), is_paged: meta.last_page > 1, is_shared: false });
             }
         }
     }

@@ -31,7 +31,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The devices that `choose` takes from a look-up. A device that a list of several pages does not contain is looked up alone.
+    /// The devices that `choose` takes from a look-up. A device that a list of several pages does not contain, and a known one that the
+    /// list for several look-ups lacks, is looked up alone.
     async fn look(
         &self,
         asked: VmQuery,
@@ -41,7 +42,8 @@ impl Session {
         let send = move |asked| async move { api.look(&project, &asked).await.map(Arc::new) };
         let found = self.look_ups.look_up(self.place(), asked.clone(), send).await?;
         let chosen = choose(&found);
-        if !chosen.is_empty() || !found.is_paged {
+        let is_certain = !found.is_paged && !(found.is_shared && matches!(asked, VmQuery::Id(_)));
+        if !chosen.is_empty() || is_certain {
             return Ok(chosen);
         }
         Ok(choose(&self.api.look(&self.scope.project, &BTreeSet::from([asked])).await?))

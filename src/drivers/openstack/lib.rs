@@ -240,11 +240,13 @@ impl OpenStackServers {
     /// Deletes a server, and waits until it is absent.
     async fn remove(&self, session: &Session, name: &str, wait: Wait, server: &Server) -> Result<(), DriverError> {
         let id = &server.id;
-        let known = self.deleted.get(id).filter(|deletion| deletion.since.elapsed() < wait.pace.total);
-        let deletion = match known {
-            Some(deletion) => deletion,
-            None => {
-                session.region.delete_server(id).await?;
+        let deletion = match self.deleted.get(id) {
+            Some(deletion) if deletion.since.elapsed() < wait.pace.total => deletion,
+            earlier => {
+                // An earlier process requested it, unless it takes too long.
+                if earlier.is_some() || server.stage() != Stage::BeingDeleted {
+                    session.region.delete_server(id).await?;
+                }
                 let deletion = Deletion::new(Instant::now());
                 self.deleted.put(id.clone(), deletion);
                 deletion

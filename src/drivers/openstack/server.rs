@@ -104,6 +104,8 @@ impl Server {
     }
 
     pub fn vm(&self, region: &str) -> Vm {
+        let is_leaving = self.stage() == Stage::BeingDeleted;
+        let halted = HALTED.contains(&self.status.as_str()).then(|| self.status.clone());
         Vm {
             provider_id: self.provider_id(region),
             node_provider_id: None,
@@ -111,7 +113,7 @@ impl Server {
             zone: self.zone.clone().filter(|zone| !zone.is_empty()),
             addresses: self.addresses(),
             last_known_state: None,
-            halted: HALTED.contains(&self.status.as_str()).then(|| self.status.clone()),
+            halted: if is_leaving { Some("DELETING".to_owned()) } else { halted },
         }
     }
 
@@ -210,6 +212,12 @@ mod tests {
     fn a_server_may_be_halted_or_gone(#[case] status: &str, #[case] halted: Option<&str>, #[case] exists: bool) {
         let server = server(&json!({"status": status}));
         assert_eq!((server.vm("r").halted.as_deref(), server.exists()), (halted, exists));
+    }
+
+    #[test]
+    fn a_server_that_is_being_deleted_does_not_run() {
+        let server = server(&json!({"OS-EXT-STS:task_state": "deleting"}));
+        assert_eq!((server.vm("r").halted.as_deref(), server.exists()), (Some("DELETING"), true));
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub struct Instance {
     pub tags: BTreeMap<String, String>,
     /// The parameters of its creation.
     pub sent: Parameters,
+    pub region: &'static str,
     pub is_protected: bool,
     address: String,
     /// So many look-ups do not show it yet.
@@ -174,6 +175,7 @@ impl Ecs {
             status: if self.boots > 0 { "Pending" } else { "Running" },
             tags,
             sent,
+            region: REGION,
             is_protected: false,
             address: format!("10.{}.{}.{}", number >> 16, (number >> 8) & 255, number & 255),
             hidden: self.hides,
@@ -266,6 +268,7 @@ impl Ecs {
         let is_blind = self.is_blind;
         let is_asked = |instance: &Instance| {
             !is_blind
+                && parameters.get("RegionId").is_some_and(|region| region == instance.region)
                 && ids.as_ref().is_none_or(|ids| ids.contains(&instance.id))
                 && name.is_none_or(|name| matches(name, &instance.name))
                 && status.is_none_or(|status| status == instance.status)

@@ -20,6 +20,8 @@ pub const CLIENT_SECRET: &str = "client-top-secret";
 pub const ASSERTION: &str = "assertion-top-secret";
 pub const LOCATION: &str = "westeurope";
 pub const GROUP: &str = "shoot--a--b";
+/// Another resource group of the subscription.
+const OTHER_GROUP: &str = "shoot--a--c";
 pub const VNET: &str = "vnet";
 pub const SUBNET: &str = "nodes";
 pub const SIZE: &str = "Standard_D2s_v5";
@@ -191,6 +193,26 @@ impl Arm {
     pub fn hold(&mut self, vm: &str, holder: &str) {
         self.nic_mut(vm)["properties"]["virtualMachine"] = json!({"id": holder});
         self.things.get_mut(&(DISK, format!("{vm}-os-disk"))).unwrap().value["managedBy"] = json!(holder);
+    }
+
+    /// All VMs and those in deletion.
+    pub fn shown_vms(&self) -> usize {
+        self.things.keys().filter(|(kind, _)| *kind == VM).count()
+    }
+
+    /// Creates a VM in another resource group of the subscription behind the back of mcm; returns its ID.
+    pub fn put_in_other_group(&mut self, name: &str, tags: &Value) -> String {
+        let id = format!(
+            "/subscriptions/{SUBSCRIPTION}/resourceGroups/{OTHER_GROUP}/providers/Microsoft.Compute/{VM}/{name}"
+        );
+        let value = json!({
+            "id": id, "name": name, "type": format!("Microsoft.Compute/{VM}"), "location": LOCATION, "tags": tags,
+            "properties": {"provisioningState": "Succeeded"},
+        });
+        let thing = Thing { value, left: 0, is_going: false, fails: None, operation: 0 };
+        // Paths lead to names without a slash.
+        self.things.insert((VM, format!("{OTHER_GROUP}/{name}")), thing);
+        id
     }
 
     /// Deletes a VM with its parts behind the back of mcm.
@@ -492,9 +514,12 @@ impl Arm {
             let keys = value["tags"].as_object().into_iter().flatten().map(|(key, _)| key.as_str());
             tags.iter().all(|tag| keys.clone().any(|key| has(key, tag)))
         };
-        let is_group = group.iter().any(|one| one.eq_ignore_ascii_case(GROUP));
-        let all: Vec<Value> =
-            self.things.values().filter(|one| is_group && is_in(&one.value)).map(|one| row(&one.value)).collect();
+        let is_of_group = |value: &Value| {
+            let own = value["id"].as_str().and_then(|id| id.split('/').nth(4)).unwrap_or_default();
+            group.iter().any(|one| one.eq_ignore_ascii_case(own))
+        };
+        let found = self.things.values().filter(|one| is_of_group(&one.value) && is_in(&one.value));
+        let all: Vec<Value> = found.map(|one| row(&one.value)).collect();
         let begin: usize = body["options"]["$skipToken"].as_str().map_or(0, |token| token.parse().unwrap());
         let data: Vec<&Value> = all.iter().skip(begin).take(self.page).collect();
         let next = begin + data.len();

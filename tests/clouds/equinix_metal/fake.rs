@@ -79,6 +79,8 @@ pub struct MetalApi {
     pub largest_page: usize,
     /// Devices that the API refuses to show, although the list has them while they exist.
     pub hidden: BTreeSet<String>,
+    /// Devices that no list contains.
+    pub unlisted: BTreeSet<String>,
     /// Its deletion is carried out after the next page of a list.
     pub vanishes: Option<String>,
     /// Resources that are not there.
@@ -103,6 +105,7 @@ impl MetalApi {
             is_slow: false,
             largest_page: 1000,
             hidden: BTreeSet::new(),
+            unlisted: BTreeSet::new(),
             vanishes: None,
             absent: Vec::new(),
         }
@@ -231,7 +234,9 @@ impl MetalApi {
         let number = |name: &str, default: usize| query.get(name).map_or(default, |text| text.parse().unwrap());
         let (page, per_page) = (number("page", 1), number("per_page", PER_PAGE).min(self.largest_page));
         let hostname = query.get("hostname").map(String::as_str).unwrap_or_default();
-        let is_asked = |device: &&Device| device.project == project && device.hostname.contains(hostname);
+        let is_asked = |device: &&Device| {
+            device.project == project && device.hostname.contains(hostname) && !self.unlisted.contains(&device.id)
+        };
         let ids: Vec<String> = self.devices.iter().filter(is_asked).map(|device| device.id.clone()).collect();
         let last = ids.len().div_ceil(per_page).max(1);
         let shown = ids.iter().skip((page - 1) * per_page).take(per_page);

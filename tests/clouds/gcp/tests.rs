@@ -138,7 +138,7 @@ const MACHINES: usize = 100;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_machines_get_a_hundred_vms_although_every_tenth_answer_is_lost() {
     let world = World::new().await;
-    world.gce.lock().lost_every = Some(10);
+    world.gce.lock().fails_every = Some((10, Fault::LostAnswer));
     world.gce.lock().faults.push(("instances.list", Fault::Error("rateLimitExceeded", 403), 3));
     let tester = driver_for(&world, world.spec("shoot"));
     let machines: Vec<Machine> = (0..MACHINES).map(|number| machine(&format!("m-{number}"))).collect();

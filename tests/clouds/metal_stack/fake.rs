@@ -117,6 +117,11 @@ impl MetalApi {
         self.machines.values().filter(|machine| machine.allocation.is_some() && machine.lingers == 0).collect()
     }
 
+    /// Machines that are shown as allocated.
+    pub fn shown_allocations(&self) -> usize {
+        self.machines.values().filter(|machine| machine.allocation.is_some()).count()
+    }
+
     /// Allocates a free machine behind the back of mcm; returns its ID.
     pub fn put(&mut self, name: &str, role: &str, tags: &[&str]) -> String {
         let body = json!({"name": name, "hostname": name, "projectid": PROJECT, "tags": tags, "networks": []});

@@ -232,6 +232,11 @@ impl OpenStack {
         id
     }
 
+    /// No list has a server any more.
+    pub fn unlist(&mut self, id: &str) {
+        self.servers.get_mut(id).unwrap().unlisted = usize::MAX;
+    }
+
     /// Ends a server behind the back of mcm.
     pub fn take(&mut self, id: &str) {
         let Some(server) = self.servers.remove(id) else { return };

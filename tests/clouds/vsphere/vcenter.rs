@@ -133,8 +133,10 @@ pub struct Settings {
     pub faults: Vec<(&'static str, Fault, usize)>,
     /// One of ten calls fails, in these ways.
     pub storm: Vec<Fault>,
-    /// Every n-th call of the name loses its answer.
-    pub lost_every: Option<(&'static str, usize)>,
+    /// Every n-th call of the name fails so.
+    pub fails_every: Option<(&'static str, usize, Fault)>,
+    /// Calls that are carried out later.
+    pub late: usize,
     /// How many sessions were logged out.
     pub logged_out: usize,
 }
@@ -145,8 +147,11 @@ impl Settings {
     }
 
     fn take_fault(&mut self, call: &str) -> Option<Fault> {
-        if self.lost_every.is_some_and(|(name, every)| name == call && self.count(call).is_multiple_of(every)) {
-            return Some(Fault::LostAnswer);
+        if let Some((name, every, fault)) = &self.fails_every
+            && *name == call
+            && self.count(call).is_multiple_of(*every)
+        {
+            return Some(fault.clone());
         }
         let number = self.log.len();
         if (number.wrapping_mul(2_654_435_761) / 128).is_multiple_of(10) && !self.storm.is_empty() {
@@ -332,14 +337,16 @@ async fn handle(State(proxy): State<Proxy>, headers: HeaderMap, body: Bytes) -> 
             None
         } else {
             settings.log.push((call.clone(), body.clone()));
-            settings.take_fault(&call)
+            let fault = settings.take_fault(&call);
+            settings.late += usize::from(matches!(fault, Some(Fault::Late(_) | Fault::LostAndLate(_))));
+            fault
         }
     };
     match fault {
         None => proxy.carry_out(headers, body).await,
         Some(Fault::LostAnswer) => {
             proxy.carry_out(headers, body).await;
-            Body::from_stream(futures::stream::iter([Ok("<"), Err(io::Error::other("cut"))])).into_response()
+            cut()
         }
         Some(Fault::CarriedOut(reply)) => {
             proxy.carry_out(headers, body).await;
@@ -348,9 +355,26 @@ async fn handle(State(proxy): State<Proxy>, headers: HeaderMap, body: Bytes) -> 
         Some(Fault::Late(pause)) => {
             let late = tokio::spawn(async move {
                 tokio::time::sleep(pause).await;
-                proxy.carry_out(headers, body).await
+                let settings = Arc::clone(&proxy.settings);
+                let answer = proxy.carry_out(headers, body).await;
+                settings.lock().late -= 1;
+                answer
             });
             late.await.unwrap()
+        }
+        Some(Fault::LostAndLate(pause)) => {
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                let settings = Arc::clone(&proxy.settings);
+                proxy.carry_out(headers, body).await;
+                settings.lock().late -= 1;
+            });
+            cut()
+        }
+        Some(Fault::Slow(pause)) => {
+            let answer = proxy.carry_out(headers, body).await;
+            tokio::time::sleep(pause).await;
+            answer
         }
         Some(Fault::TimeOut) => {
             tokio::time::sleep(Duration::from_secs(600)).await;
@@ -364,6 +388,11 @@ async fn handle(State(proxy): State<Proxy>, headers: HeaderMap, body: Bytes) -> 
         Some(Fault::Error(reply)) => in_xml(reply),
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
+}
+
+/// An answer that breaks off.
+fn cut() -> Response {
+    Body::from_stream(futures::stream::iter([Ok("<"), Err(io::Error::other("cut"))])).into_response()
 }
 
 fn in_xml(reply: Reply) -> Response {

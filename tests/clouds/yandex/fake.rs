@@ -78,6 +78,8 @@ pub struct YandexApi {
     pub most_operations: usize,
     /// An operation is done after so many more requests.
     pub steps: usize,
+    /// Instances that no list contains.
+    pub unlisted: Vec<String>,
     /// How the next creations end.
     pub failing: VecDeque<(u16, &'static str)>,
     /// How creations of instances with these names end.
@@ -109,6 +111,7 @@ impl YandexApi {
             hosts: None,
             most_operations: usize::MAX,
             steps: 2,
+            unlisted: Vec::new(),
             failing: VecDeque::new(),
             failing_names: Vec::new(),
             page: 1000,
@@ -308,7 +311,7 @@ impl YandexApi {
         if body["networkInterfaceSpecs"].as_array().unwrap().iter().any(|one| one["subnetId"] != SUBNET) {
             return self.error(5, "Subnet not found");
         }
-        if self.instances.values().any(|one| one["name"] == *name) {
+        if self.instances.values().any(|one| one["name"] == *name && one["folderId"] == FOLDER) {
             return self.error(6, &format!("Instance with name {name} already exists"));
         }
         if self.operations.values().filter(|one| one.left > 0).count() >= self.most_operations {
@@ -371,7 +374,10 @@ impl YandexApi {
             Ok(filter) => filter,
             Err(problem) => return self.refuse(&problem),
         };
-        let fits = |instance: &&Value| filter.as_ref().is_none_or(|(field, value)| instance[*field] == *value);
+        let fits = |instance: &&Value| {
+            let is_listed = instance["folderId"] == FOLDER && !self.unlisted.iter().any(|id| instance["id"] == **id);
+            is_listed && filter.as_ref().is_none_or(|(field, value)| instance[*field] == *value)
+        };
         let all: Vec<Value> = self.instances.values().filter(fits).cloned().collect();
         self.page_of("instances", "compute.v1.ListInstancesResponse", all, query)
     }

@@ -8,13 +8,13 @@ use mcm_driver::{
     testing::{
         matrix::Case,
         server::{FaultSwitch, Reply},
-        suite::{self, CallNames},
+        suite::{self, CallNames, DeletionView},
     },
 };
 
 use super::{
     CLUSTER, ROLE, UID_TAG, World, driver,
-    fake::{Ecs, KEY_ID, KEY_SECRET},
+    fake::{Ecs, KEY_ID, KEY_SECRET, REGION},
     spec, unmeasured,
 };
 
@@ -28,6 +28,7 @@ impl suite::World for World {
     };
     const SECRETS: &[&str] = &[KEY_ID, KEY_SECRET, "hunter2"];
     const MOST_CREATIONS: usize = 230;
+    const DELETIONS: DeletionView = DeletionView::AsStop;
 
     fn error(case: Case) -> Reply {
         match case {
@@ -57,12 +58,27 @@ impl suite::World for World {
         self.put(name, &[CLUSTER, ROLE].into_iter().chain(uid).collect::<Vec<_>>())
     }
 
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        let id = self.put_for(name, Some(uid));
+        let ecs = &mut *self.ecs.lock();
+        ecs.cloud.instances.values_mut().for_each(|instance| instance.region = "cn-hangzhou");
+        id.replace(REGION, "cn-hangzhou")
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.ecs.lock().cloud.lingers = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         &*self.ecs
     }
 
     fn vms(&self) -> usize {
         self.count()
+    }
+
+    fn remaining(&self) -> usize {
+        self.ecs.lock().cloud.instances.len()
     }
 
     fn check_requests(&self) {
@@ -73,6 +89,7 @@ impl suite::World for World {
 driver_suite!(World);
 driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     each_call_has_its_answer_to_two_vms
     machines_that_wait_together_share_their_look_ups

@@ -40,6 +40,10 @@ pub(super) struct FakeInstance {
     pub hidden: usize,
     /// So many look-ups show it without a name.
     pub nameless: usize,
+    /// So many look-ups show it while it ends. `None` if it never ends.
+    pub lingers: Option<usize>,
+    /// Its region, if it is not that of the class.
+    pub region: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -86,6 +90,12 @@ pub(super) enum Fault {
     Error(&'static str, u16),
     /// Error of something before EC2.
     Status(u16),
+    /// It is carried out after this time, whether the client still waits or not.
+    Late(Duration),
+    /// The answer breaks off at once, and it is carried out after this time.
+    LostAndLate(Duration),
+    /// It is carried out at once, and its answer comes after this time.
+    Slow(Duration),
 }
 
 #[derive(Default)]
@@ -100,8 +110,14 @@ pub(super) struct Cloud {
     pub faults: Vec<(&'static str, Fault, usize)>,
     /// Four of ten calls fail, in these ways.
     pub storm: Vec<Fault>,
-    /// Every n-th RunInstances loses its answer.
-    pub lost_every: Option<usize>,
+    /// Every n-th RunInstances fails so.
+    pub fails_every: Option<(usize, Fault)>,
+    /// Calls that are carried out later.
+    pub late: usize,
+    /// A VM that is terminated ends after so many look-ups. `None`: it does not end.
+    pub lingers: Option<usize>,
+    /// The region for which the last request was signed.
+    region: String,
     pub runs: usize,
     /// RunInstances is throttled so.
     pub bucket: Option<Bucket>,
@@ -165,17 +181,20 @@ async fn answer_in_time(cloud: &Shared, headers: &HeaderMap, body: &[u8], is_exp
         let mut cloud = cloud.lock();
         cloud.requests.push((action.clone(), params.clone()));
         if let Some(signature) = headers.get("authorization").and_then(|value| value.to_str().ok()) {
-            let signer = signature.split("Credential=").nth(1).and_then(|rest| rest.split('/').next());
-            cloud.signers.extend(signer.map(str::to_owned));
+            let mut scope = signature.split("Credential=").nth(1).into_iter().flat_map(|rest| rest.split('/'));
+            cloud.signers.extend(scope.next().map(str::to_owned));
+            cloud.region = scope.nth(1).unwrap_or_default().to_owned();
         }
-        if is_expired { Some(Fault::Error("RequestExpired", 400)) } else { take_fault(&mut cloud, &action) }
+        let fault =
+            if is_expired { Some(Fault::Error("RequestExpired", 400)) } else { take_fault(&mut cloud, &action) };
+        cloud.late += usize::from(matches!(fault, Some(Fault::Late(_) | Fault::LostAndLate(_))));
+        fault
     };
     match fault {
         None => carry_out(cloud, &action, &params),
         Some(Fault::LostAnswer) => {
             carry_out(cloud, &action, &params);
-            let broken = futures::stream::iter([Ok("<Run"), Err(io::Error::other("cut"))]);
-            Body::from_stream(broken).into_response()
+            cut()
         }
         Some(Fault::Timeout) => {
             tokio::time::sleep(Duration::from_secs(600)).await;
@@ -188,7 +207,32 @@ async fn answer_in_time(cloud: &Shared, headers: &HeaderMap, body: &[u8], is_exp
         Some(Fault::Malformed) => "this is no XML".into_response(),
         Some(Fault::Error(code, status)) => error(&action, code, status),
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
+        Some(Fault::Late(pause)) => {
+            tokio::spawn(carry_out_late(Arc::clone(cloud), action, params, pause)).await.unwrap()
+        }
+        Some(Fault::LostAndLate(pause)) => {
+            tokio::spawn(carry_out_late(Arc::clone(cloud), action, params, pause));
+            cut()
+        }
+        Some(Fault::Slow(pause)) => {
+            let answer = carry_out(cloud, &action, &params);
+            tokio::time::sleep(pause).await;
+            answer
+        }
     }
+}
+
+async fn carry_out_late(cloud: Shared, action: String, params: Params, pause: Duration) -> Response {
+    tokio::time::sleep(pause).await;
+    let answer = carry_out(&cloud, &action, &params);
+    cloud.lock().late -= 1;
+    answer
+}
+
+/// An answer that breaks off.
+fn cut() -> Response {
+    let broken = futures::stream::iter([Ok("<Run"), Err(io::Error::other("cut"))]);
+    Body::from_stream(broken).into_response()
 }
 
 fn take_fault(cloud: &mut Cloud, action: &str) -> Option<Fault> {
@@ -197,8 +241,8 @@ fn take_fault(cloud: &mut Cloud, action: &str) -> Option<Fault> {
         if cloud.bucket.as_mut().is_some_and(Bucket::is_empty) {
             return Some(Fault::Error("RequestLimitExceeded", 503));
         }
-        if cloud.lost_every.is_some_and(|every| cloud.runs.is_multiple_of(every)) {
-            return Some(Fault::LostAnswer);
+        if let Some((_, fault)) = cloud.fails_every.filter(|(every, _)| cloud.runs.is_multiple_of(*every)) {
+            return Some(fault);
         }
     }
     let number = cloud.requests.len();
@@ -325,9 +369,14 @@ fn describe(cloud: &mut Cloud, params: &Params) -> Response {
         let value = |number| params.get(&format!("Filter.{index}.Value.{number}")).cloned();
         filters.push((name.clone(), (1..).map_while(value).collect()));
     }
-    let ignores = cloud.ignores_filters;
+    let (ignores, region) = (cloud.ignores_filters, cloud.region.clone());
     let mut found = Vec::new();
-    for instance in cloud.instances.values_mut() {
+    for instance in cloud.instances.values_mut().filter(|one| one.region.is_none_or(|own| own == region)) {
+        match &mut instance.lingers {
+            Some(0) => instance.state = "terminated",
+            Some(left) => *left -= 1,
+            None => {}
+        }
         if ignores || filters.iter().all(|(name, values)| matches(instance, name, values)) {
             if instance.hidden > 0 {
                 instance.hidden -= 1;
@@ -373,9 +422,10 @@ fn matches(instance: &FakeInstance, name: &str, values: &[String]) -> bool {
 }
 
 fn terminate(cloud: &mut Cloud, params: &Params) -> Response {
+    let lingers = cloud.lingers;
     match cloud.instances.get_mut(&params["InstanceId.1"]) {
         Some(instance) => {
-            instance.state = "shutting-down";
+            (instance.state, instance.lingers) = ("shutting-down", lingers);
             xml("TerminateInstances", "<instancesSet></instancesSet>")
         }
         None => error("TerminateInstances", "InvalidInstanceID.NotFound", 400),

@@ -34,6 +34,9 @@ fn fault_of(fault: Fault) -> fake::Fault {
         Fault::Malformed => fake::Fault::Malformed,
         Fault::Error(reply) => fake::Fault::Error(reply.body.leak(), reply.status),
         Fault::Status(status) => fake::Fault::Status(status),
+        Fault::Late(pause) => fake::Fault::Late(pause),
+        Fault::LostAndLate(pause) => fake::Fault::LostAndLate(pause),
+        Fault::Slow(pause) => fake::Fault::Slow(pause),
         other => panic!("the fake has no {other:?}"),
     }
 }
@@ -60,8 +63,12 @@ impl FaultSwitch for World {
         self.cloud.lock().sent(call).len()
     }
 
-    fn lose_every(&self, _: &'static str, number: usize) {
-        self.cloud.lock().lost_every = Some(number);
+    fn fail_every(&self, _: &'static str, number: usize, fault: Fault) {
+        self.cloud.lock().fails_every = Some((number, fault_of(fault)));
+    }
+
+    fn late(&self) -> usize {
+        self.cloud.lock().late
     }
 }
 
@@ -112,6 +119,16 @@ impl suite::World for World {
         format!("aws:///eu-west-1/{id}")
     }
 
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        let id = self.put_for(name, Some(uid));
+        self.cloud.lock().instances.values_mut().for_each(|instance| instance.region = Some("eu-central-1"));
+        id.replace("eu-west-1", "eu-central-1")
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.cloud.lock().lingers = Some(looks);
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         self
     }
@@ -119,11 +136,16 @@ impl suite::World for World {
     fn vms(&self) -> usize {
         self.cloud.lock().alive().len()
     }
+
+    fn remaining(&self) -> usize {
+        self.cloud.lock().instances.values().filter(|instance| instance.state != "terminated").count()
+    }
 }
 
 driver_suite!(World);
 driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     each_call_has_its_answer_to_two_vms
     machines_that_wait_together_share_their_look_ups

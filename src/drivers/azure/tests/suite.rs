@@ -60,12 +60,25 @@ impl suite::World for World {
         self.put(name, &tags)
     }
 
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        let id = self.arm.lock().cloud.put_in_other_group(name, &json!({CLUSTER: "1", ROLE: "1", UID_TAG: uid}));
+        format!("azure://{id}")
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.arm.lock().cloud.steps = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         &*self.arm
     }
 
     fn vms(&self) -> usize {
         self.count()
+    }
+
+    fn remaining(&self) -> usize {
+        self.arm.lock().cloud.shown_vms()
     }
 
     fn check_requests(&self) {
@@ -83,5 +96,6 @@ impl suite::World for World {
 driver_suite!(World);
 driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
 }

@@ -55,12 +55,30 @@ impl suite::World for World {
         self.put(name, &[CLUSTER, ROLE].into_iter().chain(uid.as_deref()).collect::<Vec<_>>())
     }
 
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        let id = self.put_for(name, Some(uid));
+        self.metal.lock().cloud.devices[0].project = "00000000-9999-4000-8000-000000000000".to_owned();
+        id
+    }
+
+    fn unlist(&self, id: &str) {
+        self.metal.lock().cloud.unlisted.insert(id.rsplit('/').next().unwrap().to_owned());
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.metal.lock().cloud.lingers = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         &*self.metal
     }
 
     fn vms(&self) -> usize {
         self.count()
+    }
+
+    fn remaining(&self) -> usize {
+        self.metal.lock().cloud.devices.len()
     }
 
     fn check_requests(&self) {
@@ -73,6 +91,7 @@ driver_suite! { World:
     a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice
     a_deletion_waits_for_the_request_of_a_dropped_call
     a_throttled_creation_is_repeated_within_the_call
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     an_unknown_outcome_pauses_the_calls_of_controllers
     each_call_has_its_answer_to_two_vms

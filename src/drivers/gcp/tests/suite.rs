@@ -8,21 +8,27 @@ use mcm_driver::{
     testing::{
         matrix::Case,
         server::{Fault, FaultSwitch, Reply},
-        suite::{self, CallNames},
+        suite::{self, CallNames, DeletionView},
     },
 };
 
-use super::{World, driver, fake, flows::id, spec};
+use serde_json::json;
+
+use super::{CLUSTER, ROLE, UID_LABEL, World, ZONE, driver, fake, flows::id, spec};
 
 /// A fault of the suite, in this fake.
-fn fault_of(fault: Fault) -> fake::Fault {
+pub(super) fn fault_of(fault: Fault) -> fake::Fault {
     match fault {
         Fault::LostAnswer => fake::Fault::LostAnswer,
         Fault::TimeOut => fake::Fault::Timeout,
         Fault::Endless => fake::Fault::Endless,
         Fault::Malformed => fake::Fault::Malformed,
+        Fault::Error(reply) if reply.body.starts_with('{') => fake::Fault::Reply(reply.body.leak(), reply.status),
         Fault::Error(reply) => fake::Fault::Error(reply.body.leak(), reply.status),
         Fault::Status(status) => fake::Fault::Status(status),
+        Fault::Late(pause) => fake::Fault::Late(pause),
+        Fault::LostAndLate(pause) => fake::Fault::LostAndLate(pause),
+        Fault::Slow(pause) => fake::Fault::Slow(pause),
         other => panic!("the fake has no {other:?}"),
     }
 }
@@ -46,8 +52,12 @@ impl FaultSwitch for World {
         self.gce.lock().bodies(call).len()
     }
 
-    fn lose_every(&self, _: &'static str, number: usize) {
-        self.gce.lock().lost_every = Some(number);
+    fn fail_every(&self, _: &'static str, number: usize, fault: Fault) {
+        self.gce.lock().fails_every = Some((number, fault_of(fault)));
+    }
+
+    fn late(&self) -> usize {
+        self.gce.lock().late
     }
 }
 
@@ -63,6 +73,8 @@ impl suite::World for World {
     /// Keys sign slowly.
     const SHORT: Duration = Duration::from_secs(3);
     const MOST_CREATIONS: usize = 300;
+    const DELETIONS: DeletionView = DeletionView::AsStop;
+    const FOLLOWS_IDS: bool = true;
 
     fn error(case: Case) -> Reply {
         let (name, status) = match case {
@@ -96,11 +108,24 @@ impl suite::World for World {
         id(name)
     }
 
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        self.gce.lock().put("europe-west1-c", name, &[CLUSTER, ROLE], &json!({ UID_LABEL: uid }), "RUNNING");
+        id(name).replace(ZONE, "europe-west1-c")
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.gce.lock().steps = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         self
     }
 
     fn vms(&self) -> usize {
+        self.gce.lock().vms.values().filter(|vm| vm.resource["status"] != "STOPPING").count()
+    }
+
+    fn remaining(&self) -> usize {
         self.count()
     }
 }
@@ -108,6 +133,7 @@ impl suite::World for World {
 driver_suite!(World);
 driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     machines_that_wait_together_share_their_look_ups
 }

@@ -59,12 +59,20 @@ impl suite::World for World {
         self.put(name, &labels)
     }
 
+    fn delay_deletions(&self, looks: usize) {
+        self.kubernetes.lock().cloud.lingers = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         &*self.kubernetes
     }
 
     fn vms(&self) -> usize {
         self.count()
+    }
+
+    fn remaining(&self) -> usize {
+        self.kubernetes.lock().cloud.vms.len()
     }
 
     fn check_requests(&self) {

@@ -8,7 +8,7 @@ use mcm_driver::{
     testing::{
         matrix::Case,
         server::{FaultSwitch, Reply},
-        suite::{self, CallNames},
+        suite::{self, CallNames, DeletionView},
     },
 };
 
@@ -27,6 +27,7 @@ impl suite::World for World {
         delete: "machine.free",
     };
     const SECRETS: &[&str] = &[HMAC, "hunter2"];
+    const DELETIONS: DeletionView = DeletionView::Hidden;
 
     fn error(case: Case) -> Reply {
         let api = MetalApi::new(0);
@@ -57,12 +58,34 @@ impl suite::World for World {
         self.put(name, &[CLUSTER].into_iter().chain(uid.as_deref()).collect::<Vec<_>>())
     }
 
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        let id = self.put_for(name, Some(uid));
+        let metal = &mut *self.metal.lock();
+        let allocations = metal.cloud.machines.values_mut().filter_map(|machine| machine.allocation.as_mut());
+        allocations.for_each(|allocation| allocation["project"] = "00000000-0000-4000-8000-0000000000bb".into());
+        id
+    }
+
+    fn unlist(&self, id: &str) {
+        let metal = &mut *self.metal.lock();
+        let machine = metal.cloud.machines.get_mut(id.rsplit('/').next().unwrap()).unwrap();
+        machine.tags.retain(|tag| tag != CLUSTER);
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.metal.lock().cloud.lingers = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         &*self.metal
     }
 
     fn vms(&self) -> usize {
         self.count()
+    }
+
+    fn remaining(&self) -> usize {
+        self.metal.lock().cloud.shown_allocations()
     }
 
     fn check_requests(&self) {
@@ -75,6 +98,7 @@ driver_suite! { World:
     a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice
     a_deletion_waits_for_the_request_of_a_dropped_call
     a_throttled_creation_is_repeated_within_the_call
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     an_unknown_outcome_pauses_the_calls_of_controllers
     each_call_has_its_answer_to_two_vms

@@ -58,12 +58,24 @@ impl suite::World for World {
         self.put(name, &[CLUSTER, ROLE].into_iter().chain(uid).collect::<Vec<_>>())
     }
 
+    fn unlist(&self, id: &str) {
+        self.openstack.lock().cloud.unlist(id.rsplit('/').next().unwrap());
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.openstack.lock().cloud.lingers = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         &*self.openstack
     }
 
     fn vms(&self) -> usize {
         self.count()
+    }
+
+    fn remaining(&self) -> usize {
+        self.openstack.lock().cloud.servers.len()
     }
 
     fn check_requests(&self) {

@@ -8,7 +8,7 @@ use mcm_driver::{
     testing::{
         matrix::Case,
         server::{Fault, FaultSwitch, Reply},
-        suite::{self, CallNames, PATIENT},
+        suite::{self, CallNames, DeletionView, PATIENT},
     },
 };
 
@@ -36,8 +36,12 @@ impl FaultSwitch for VCenter {
         self.settings.lock().count(call)
     }
 
-    fn lose_every(&self, call: &'static str, number: usize) {
-        self.settings.lock().lost_every = Some((call, number));
+    fn fail_every(&self, call: &'static str, number: usize, fault: Fault) {
+        self.settings.lock().fails_every = Some((call, number, fault));
+    }
+
+    fn late(&self) -> usize {
+        self.settings.lock().late
     }
 }
 
@@ -47,6 +51,7 @@ impl suite::World for World {
         CallNames { look: "FindChild", look_by_id: "FindAllByUuid", create: "CloneVM_Task", delete: "Destroy_Task" };
     const SECRETS: &[&str] = &[PASSWORD, "hunter2"];
     const SHORT: Duration = SHORTEST_ATTEMPT;
+    const DELETIONS: DeletionView = DeletionView::Hidden;
 
     fn error(case: Case) -> Reply {
         match case {
@@ -76,12 +81,19 @@ impl suite::World for World {
         self.put(name, &[CLUSTER, ROLE].into_iter().chain(uid).collect::<Vec<_>>())
     }
 
+    /// vCenter deletes a VM at once.
+    fn delay_deletions(&self, _: usize) {}
+
     fn switch(&self) -> &dyn FaultSwitch {
         &self.vcenter
     }
 
     fn vms(&self) -> usize {
         self.vcenter.vms_named(&self.case).len()
+    }
+
+    fn remaining(&self) -> usize {
+        suite::World::vms(self)
     }
 
     /// In a vCenter that cases share.

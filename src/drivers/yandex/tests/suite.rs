@@ -55,12 +55,32 @@ impl suite::World for World {
         self.put(name, &[CLUSTER, ROLE].into_iter().chain(uid.as_deref()).collect::<Vec<_>>())
     }
 
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        let id = self.put_for(name, Some(uid));
+        let yandex = &mut *self.yandex.lock();
+        yandex.cloud.instances.values_mut().for_each(|instance| instance["folderId"] = "b1gother".into());
+        id
+    }
+
+    /// It was moved within the folder while the list was read.
+    fn unlist(&self, id: &str) {
+        self.yandex.lock().cloud.unlisted.push(id.rsplit('/').next().unwrap().to_owned());
+    }
+
+    fn delay_deletions(&self, looks: usize) {
+        self.yandex.lock().cloud.steps = looks;
+    }
+
     fn switch(&self) -> &dyn FaultSwitch {
         &*self.yandex
     }
 
     fn vms(&self) -> usize {
         self.count()
+    }
+
+    fn remaining(&self) -> usize {
+        self.yandex.lock().cloud.instances.len()
     }
 
     fn check_requests(&self) {
@@ -72,6 +92,7 @@ driver_suite!(World);
 driver_suite! { World:
     a_deletion_waits_for_the_request_of_a_dropped_call
     a_throttled_creation_is_repeated_within_the_call
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     each_call_has_its_answer_to_two_vms
     machines_that_wait_together_share_their_look_ups

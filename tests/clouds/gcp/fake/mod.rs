@@ -47,12 +47,20 @@ pub enum Fault {
     Foreign,
     /// Error of Google, with its HTTP status.
     Error(&'static str, u16),
+    /// This answer in JSON, with its HTTP status.
+    Reply(&'static str, u16),
     /// Google gets too many requests, and demands a pause of half a second.
     Later,
     /// The same request is to be sent to the same place.
     Moved,
     /// Error of something before Google.
     Status(u16),
+    /// It is carried out after this time, whether the client still waits or not.
+    Late(Duration),
+    /// The answer breaks off at once, and it is carried out after this time.
+    LostAndLate(Duration),
+    /// It is carried out at once, and its answer comes after this time.
+    Slow(Duration),
 }
 
 /// A request as it came, without what all requests have.
@@ -132,8 +140,10 @@ pub struct Gce {
     pub faults: Vec<(&'static str, Fault, usize)>,
     /// Four of ten calls fail, in these ways.
     pub storm: Vec<Fault>,
-    /// Every n-th insert loses its answer.
-    pub lost_every: Option<usize>,
+    /// Every n-th insert fails so.
+    pub fails_every: Option<(usize, Fault)>,
+    /// Calls that are carried out later.
+    pub late: usize,
     pub inserts: usize,
     /// VMs that were ever there.
     pub added: u64,

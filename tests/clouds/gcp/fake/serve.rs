@@ -65,14 +65,15 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
         if let Some(refused) = refuse(&mut gce, &sent) {
             return refused;
         }
-        take_fault(&mut gce, sent.call)
+        let fault = take_fault(&mut gce, sent.call);
+        gce.late += usize::from(matches!(fault, Some(Fault::Late(_) | Fault::LostAndLate(_))));
+        fault
     };
     match fault {
         None => carry_out(&gce, &sent),
         Some(Fault::LostAnswer) => {
             carry_out(&gce, &sent);
-            let broken = futures::stream::iter([Ok("{\"kind\""), Err(io::Error::other("cut"))]);
-            Body::from_stream(broken).into_response()
+            cut()
         }
         Some(Fault::Unanswered) => {
             carry_out(&gce, &sent);
@@ -88,13 +89,37 @@ async fn answer(State(gce): State<Shared>, method: Method, uri: Uri, headers: He
         Some(Fault::Error(reason, status)) => {
             answers::error(reason, status, "as told, with hunter2-hunter2 [and brackets")
         }
+        Some(Fault::Reply(body, status)) => (StatusCode::from_u16(status).unwrap(), body).into_response(),
         Some(Fault::Later) => answers::later(),
         Some(Fault::Moved) => {
             let url = gce.lock().url.clone();
             (StatusCode::TEMPORARY_REDIRECT, [("location", format!("{url}{uri}"))]).into_response()
         }
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
+        Some(Fault::Late(pause)) => tokio::spawn(carry_out_late(gce, sent, pause)).await.unwrap(),
+        Some(Fault::LostAndLate(pause)) => {
+            tokio::spawn(carry_out_late(gce, sent, pause));
+            cut()
+        }
+        Some(Fault::Slow(pause)) => {
+            let answer = carry_out(&gce, &sent);
+            tokio::time::sleep(pause).await;
+            answer
+        }
     }
+}
+
+async fn carry_out_late(gce: Shared, sent: Sent, pause: Duration) -> Response {
+    tokio::time::sleep(pause).await;
+    let answer = carry_out(&gce, &sent);
+    gce.lock().late -= 1;
+    answer
+}
+
+/// An answer that breaks off.
+fn cut() -> Response {
+    let broken = futures::stream::iter([Ok("{\"kind\""), Err(io::Error::other("cut"))]);
+    Body::from_stream(broken).into_response()
 }
 
 /// The caller waits in vain.
@@ -123,8 +148,8 @@ fn refuse(gce: &mut Gce, sent: &Sent) -> Option<Response> {
 fn take_fault(gce: &mut Gce, call: &str) -> Option<Fault> {
     if call == "instances.insert" {
         gce.inserts += 1;
-        if gce.lost_every.is_some_and(|every| gce.inserts.is_multiple_of(every)) {
-            return Some(Fault::LostAnswer);
+        if let Some((_, fault)) = gce.fails_every.filter(|(every, _)| gce.inserts.is_multiple_of(*every)) {
+            return Some(fault);
         }
     }
     let number = gce.sent.len();
