@@ -7,33 +7,12 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    CLUSTER, OWNER, OWNER_LABEL, ROLE, UID_LABEL, World, ZONE, code, fake::Fault, spec, spec_with, with_id, with_state,
+    CLUSTER, OWNER_LABEL, ROLE, UID_LABEL, World, ZONE, code, fake::Fault, spec, spec_with, with_id, with_state,
 };
 use mcm_driver::{Code, ListedVm, MachineRequest, interface::Driver};
 
 pub(super) fn id(name: &str) -> String {
     format!("gce:///my-project/{ZONE}/{name}")
-}
-
-#[tokio::test]
-async fn a_vm_lives_from_create_to_delete() {
-    let world = World::new().await;
-    let (driver, request) = (&world.driver, world.request("a"));
-    assert_eq!(code(driver.status(&request).await), Code::NotFound);
-    let mut vm = driver.create(&request).await.unwrap();
-    assert_eq!((vm.provider_id.as_str(), vm.node_name.as_str()), (id("a").as_str(), "a"));
-    assert_eq!(vm.last_known_state.take(), Some(format!("Created {}", id("a"))));
-    let addresses: Vec<String> = vm.addresses.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
-    assert_eq!(addresses, ["InternalIP 10.0.0.1", "ExternalIP 198.51.100.1", "Hostname a"]);
-    let known = with_id(request.clone(), &vm.provider_id);
-    assert_eq!((driver.status(&request).await.unwrap(), driver.status(&known).await.unwrap()), (vm.clone(), vm));
-    let listed = driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed, BTreeMap::from([(id("a"), ListedVm::new("a", Some(OWNER.to_owned())))]));
-    assert_eq!(driver.delete(&known).await.unwrap(), None);
-    assert_eq!(world.count(), 0);
-    assert_eq!(driver.list(&request.class, &request.secret).await.unwrap(), BTreeMap::new());
-    driver.delete(&known).await.expect("nothing there is success");
-    assert_eq!(world.gce.lock().bodies("instances.delete").len(), 1);
 }
 
 /// Google documents masks for its services in general, and a private cloud may have none.
@@ -189,14 +168,6 @@ async fn a_list_has_the_vms_with_both_tags_and_no_others() {
     let request = world.request("a");
     let listed = world.driver.list(&request.class, &request.secret).await.unwrap();
     assert_eq!(listed, BTreeMap::from([(id("a"), ListedVm::unmarked("a")), (id("b"), ListedVm::unmarked("b"))]));
-}
-
-#[tokio::test]
-async fn tags_are_left_to_the_user_without_a_call() {
-    let world = World::new().await;
-    let error = world.driver.tag(&world.request("a"), true).await.unwrap_err();
-    assert!(error.code == Code::Unimplemented && error.message.contains("change them by hand"), "{error}");
-    assert!(world.gce.lock().sent.is_empty());
 }
 
 /// Names are unique in a zone, and a Machine may have two VMs after its class got another zone.
@@ -384,38 +355,6 @@ async fn a_class_without_markers_makes_no_invisible_vms() {
         assert_eq!(code(world.driver.list(&request.class, &request.secret).await), Code::InvalidArgument);
     }
     assert!(world.gce.lock().sent.is_empty());
-}
-
-#[tokio::test]
-async fn a_vm_of_a_class_that_became_invalid_can_be_deleted() {
-    let world = World::new().await;
-    world.put("a", "RUNNING");
-    let broken = spec_with(&json!({"region": null, "disks": 7, "scheduling": {}}));
-    let request = world.request_for("a", "uid", broken);
-    assert_eq!(code(world.driver.create(&request).await), Code::InvalidArgument);
-    world.driver.delete(&request).await.unwrap();
-    assert_eq!(world.count(), 0);
-}
-
-#[rstest]
-#[case::of_aws("aws:///eu-west-1/i-1")]
-#[case::too_short("gce:///europe-west1-b/a")]
-#[case::of_another_project("gce:///other/europe-west1-b/a")]
-#[case::leads_elsewhere("gce:///my-project/europe-west1-b?x/a")]
-#[tokio::test]
-async fn an_id_of_another_cloud_or_project_is_refused(#[case] provider_id: &str) {
-    let world = World::new().await;
-    let request = with_id(world.request("a"), provider_id);
-    assert_eq!(code(world.driver.status(&request).await), Code::InvalidArgument);
-    assert_eq!(code(world.driver.delete(&request).await), Code::InvalidArgument);
-}
-
-#[tokio::test]
-async fn an_id_as_a_cloud_controller_writes_it_is_read() {
-    let world = World::new().await;
-    world.put("a", "RUNNING");
-    let request = with_id(world.request("a"), &format!("gce://my-project/{ZONE}/a"));
-    assert_eq!(world.driver.status(&request).await.unwrap().provider_id, id("a"));
 }
 
 #[tokio::test]

@@ -1,21 +1,18 @@
 //! The driver against the wire format of Compute Engine.
 
 mod bootstrap;
-mod conformance;
 #[path = "../../../../tests/clouds/gcp/fake/mod.rs"]
 mod fake;
 mod faults;
 mod flows;
-mod gardener;
 mod inspect;
 mod instance_groups;
-mod metrics;
 mod pauses;
+mod profile;
 mod recorded;
 mod requests;
 mod secrets;
 mod suite;
-mod templates;
 
 use std::{sync::Arc, time::Duration};
 

@@ -3,7 +3,7 @@
 use std::{io::Write, path::Path};
 
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     PROJECT, World, code, driver,
@@ -43,21 +43,6 @@ async fn a_token_that_google_takes_back_is_replaced() {
     world.gce.lock().revoke_tokens();
     assert_eq!(code(list(&world, &world.driver, &world.secret()).await), Code::Unauthenticated);
     list(&world, &world.driver, &world.secret()).await.unwrap();
-}
-
-#[tokio::test]
-async fn new_credentials_are_used_at_once() {
-    let world = World::new().await;
-    list(&world, &world.driver, &world.secret()).await.unwrap();
-    let mut changed: Value = serde_json::from_slice(&world.secret().0["serviceAccountJSON"]).unwrap();
-    changed["client_email"] = "other@my-project.iam.gserviceaccount.com".into();
-    let mut secret = world.secret();
-    secret.0.insert("serviceAccountJSON".to_owned(), changed.to_string().into_bytes());
-    assert_eq!(code(list(&world, &world.driver, &secret).await), Code::Unauthenticated, "it is not known there");
-    changed["private_key"] = "no key".into();
-    secret.0.insert("serviceAccountJSON".to_owned(), changed.to_string().into_bytes());
-    assert_eq!(code(list(&world, &world.driver, &secret).await), Code::Unauthenticated);
-    assert_eq!(calls(&world), ["token", "instances.list", "token"]);
 }
 
 #[tokio::test]
@@ -194,14 +179,4 @@ async fn the_token_of_another_namespace_is_not_read(#[case] file: &str, #[case] 
         Err(error) => assert_eq!((error.code, is_exchanged), (Code::InvalidArgument, false), "{error}"),
     }
     assert_eq!(calls(&world).contains(&"sts"), is_exchanged);
-}
-
-#[tokio::test]
-async fn the_secret_of_a_class_is_checked_without_a_call() {
-    let world = World::new().await;
-    let class = world.request("a").class;
-    assert_eq!(world.driver.secret_problems(&class, &world.secret()).errors, []);
-    let errors = world.driver.secret_problems(&class, &SecretData::default()).errors;
-    assert_eq!(errors.len(), 2, "neither credentials nor user data: {errors:?}");
-    assert_eq!(calls(&world), [""; 0]);
 }
