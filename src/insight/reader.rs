@@ -152,7 +152,13 @@ pub async fn facts(cell: &ReadOnly) -> Result<NamespaceFacts> {
 pub async fn unplanned(cell: &ReadOnly) -> Result<NamespaceFacts> {
     let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
     let facts = listed(&cell.namespace, cell.clock.now(), lists);
-    Ok(NamespaceFacts { place: cell.place.clone(), unread: unread(cell), zones: zones(cell), managers: managers(cell).await, ..facts })
+    Ok(NamespaceFacts {
+        place: cell.place.clone(),
+        unread: unread(cell),
+        zones: zones(cell),
+        managers: managers(cell).await,
+        ..facts
+    })
 }
 
 /// Reads the objects of a namespace, without plans for them.
