@@ -84,7 +84,7 @@ fn a_zone_whose_machines_all_wait_is_named() {
 fn the_machines_of_a_deployment_with_one_cause_are_one_line() {
     let facts = outage(40, |_, _| "the Node to become healthy again: Ready=Unknown".to_owned());
     let answer = facts.answer(&facts.find("pool").unwrap());
-    let text = report::one(TerminalLook::PLAIN, &answer, None, &[], facts.now);
+    let text = report::one(TerminalLook::PLAIN, &answer, None, &[], &facts);
     assert!(text.contains("40 Machines: pool-84dff-m0000, "), "{text}");
     assert!(!text.contains("more machines"), "{text}");
     assert_eq!(answer.machines.len(), 40, "programs get all");

@@ -33,12 +33,16 @@ pub(super) fn text(look: TerminalLook, title: &str, answer: &FleetAnswer, all: b
         let header = ["namespace", "state", "owner", "machines", "why"];
         let table = table_for(false, &header, shown[..most].iter().map(|plane| row(plane)));
         let width = if look.is_terminal { look.width } else { usize::MAX };
-        table.lines().for_each(|line| drop(writeln!(text, "{}", look.written(&cut(line, width)))));
+        for line in table.lines() {
+            let _ = writeln!(text, "{}", look.written(&cut(line, width)));
+        }
     }
     if most < shown.len() {
         let _ = writeln!(text, "{} more: --all shows each", counted(shown.len() - most, "control plane"));
     }
-    unread.iter().for_each(|problem| drop(writeln!(text, "note: not read, so unknown: {}", short(problem))));
+    for problem in unread {
+        let _ = writeln!(text, "note: not read, so unknown: {}", short(problem));
+    }
     text
 }
 

@@ -129,6 +129,7 @@ async fn an_outage_of_five_thousand_machines_fits_one_screen() {
         server: uri.clone(),
         target: Some((client, uri)),
         namespace: NAMESPACE.to_owned(),
+        place: CallTarget::default(),
     };
     let begun = Instant::now();
     let cell = ReadOnly::from_clients(reach, default_settings(DriverCatalogue::default())).await;
