@@ -144,7 +144,7 @@ async fn essence(scene: &Scene, cloud: &OnAws) -> Essence {
     let running = cloud.ec2.vms().await.into_iter().filter(|vm| vm.is_running);
     let kinds = ["machinedeployments", "machinesets", "machines"].map(|kind| format!("{kind}.cluster.x-k8s.io"));
     let of_core = kinds.iter().flat_map(|kind| scene.all(kind));
-    let nodes = scene.world.nodes.all("", "nodes", &format!("cluster={}", scene.name));
+    let nodes = scene.workload_reader().all("", "nodes", &format!("cluster={}", scene.name));
     Essence {
         created: cloud.ec2.created().await,
         running: running.map(|vm| (vm.provider_id, vm.machine)).collect(),
@@ -169,7 +169,7 @@ async fn stock(world: &'static World, name: &str) -> (Arc<OnAws>, Scene, OtherPr
     prepare_account(&cloud).await;
     let scene = Scene::with_authority(world, name).await;
     prepare(&scene, cloud.as_ref());
-    let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
+    let in_scene = Scene::bare(world, scene.namespace.clone(), &scene.name);
     let vms = Arc::new(OfCapa { cloud: Arc::clone(&cloud), scene: in_scene });
     let capa = other_provider_with(&scene, cloud.as_ref(), vms).await;
     (cloud, scene, capa)
@@ -262,7 +262,7 @@ fn a_pool_of_a_stock_cluster_of_capa_moves_to_mcm_and_back() {
         scene.until("all machines to be Nodes", async || scene.has_running(1 + WORKERS)).await;
         scene.until("all VMs of the pool to be Nodes", async || scene.has_pool_of(MEMBERS)).await;
         let user = User::start(&cloud.ec2);
-        let in_scene = Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() };
+        let in_scene = Scene::bare(world, scene.namespace.clone(), &scene.name);
         let adoption = Adoption::beside(in_scene).await;
         let calls = |action: &str| cloud.ec2.proxy.calls(action);
         let (before, deeds) = (fate(&scene, &cloud).await, (capa.deeds(), pools.deeds()));

@@ -15,8 +15,8 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Node},
 };
 use kube::{
-    Api, Client,
-    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -25,8 +25,10 @@ use tokio::task::JoinHandle;
 use crate::{
     aws::Ec2,
     bootstrap::{user_data_of_ec2, user_data_of_gce},
+    cloud_controller_manager::{CloudControllerManager, ManagerHost, UNINITIALIZED},
     gcp,
     load_balancer::{Balanced, last},
+    metadata::MetadataService,
     openstack,
     other_provider::{AWS, GCP, Kinds, Network, OtherProvider, Vms},
     scene::{KUBERNETES, Scene, condition, name_of},
@@ -58,6 +60,11 @@ pub trait StandIn: Send + Sync + 'static {
 
     /// The ID of a VM that the cloud controller manager writes on its Node.
     fn node_id(&self, vm: &Vm) -> String;
+
+    /// The real cloud controller manager on a VM of the control plane, where there is one. Kubelets write the IDs otherwise.
+    async fn manager_on(&self, _vm: &Vm) -> Option<ManagerHost> {
+        None
+    }
 }
 
 /// moto, the zone of its subnet, and the target group of a load balancer.
@@ -120,6 +127,17 @@ impl StandIn for OnAws {
     fn node_id(&self, vm: &Vm) -> String {
         self.node_id_of(last(&vm.provider_id))
     }
+
+    async fn manager_on(&self, vm: &Vm) -> Option<ManagerHost> {
+        let metadata = MetadataService::of_instance(last(&vm.provider_id), &self.zone).await;
+        let environment = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", &metadata.url), ("AWS_ENDPOINT_URL", &self.ec2.url)];
+        Some(ManagerHost {
+            program: "aws-cloud-controller-manager",
+            environment: environment.map(|(name, value)| (name.to_owned(), value.clone())).to_vec(),
+            endpoint: String::new(),
+            metadata,
+        })
+    }
 }
 
 #[async_trait]
@@ -155,6 +173,19 @@ impl StandIn for gcp::World {
 
     fn node_id(&self, vm: &Vm) -> String {
         vm.provider_id.replacen("gce:///", "gce://", 1)
+    }
+
+    async fn manager_on(&self, vm: &Vm) -> Option<ManagerHost> {
+        let zone = vm.provider_id.rsplit('/').nth(1).unwrap();
+        let token = self.gce.lock().issue_token();
+        let metadata = MetadataService::of_google(gcp::fake::PROJECT, zone, &vm.machine, &token).await;
+        let host = metadata.url.trim_start_matches("http://").to_owned();
+        Some(ManagerHost {
+            program: "gce-cloud-controller-manager",
+            environment: vec![("GCE_METADATA_HOST".to_owned(), host)],
+            endpoint: format!("api-endpoint = {}/compute/v1/\n", self.url),
+            metadata,
+        })
     }
 }
 
@@ -204,14 +235,24 @@ pub struct Joining<'a> {
     pub others: Vec<&'a Vm>,
 }
 
-/// Simulated kubelets and the cloud controller manager of a cluster: each VM becomes a Node, until it is gone.
+/// Simulated kubelets of a cluster: each VM becomes a Node, until it is gone.
 pub struct Kubelets {
     nodes: Api<Node>,
     cluster: String,
     task: JoinHandle<()>,
 }
 
+/// How a kubelet registers its Node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NodeRegistration {
+    /// Ready and with the ID of its VM, in place of a cloud controller manager.
+    Complete,
+    /// With `--cloud-provider=external`: it is not Ready until the cloud controller manager has initialized it.
+    External,
+}
+
 impl Kubelets {
+    /// In place of a cloud controller manager as well.
     pub fn run(scene: &Scene, cloud: Arc<dyn StandIn>) -> Self {
         Self::run_behind(scene, cloud, |_, _| true)
     }
@@ -223,7 +264,21 @@ impl Kubelets {
         cloud: Arc<dyn StandIn>,
         joins: impl Fn(&BTreeSet<String>, &Joining<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let nodes: Api<Node> = Api::all(scene.world.workload.client());
+        Self::start(scene, cloud, NodeRegistration::Complete, joins)
+    }
+
+    /// Beside a cloud controller manager.
+    pub fn run_external(scene: &Scene, cloud: Arc<dyn StandIn>) -> Self {
+        Self::start(scene, cloud, NodeRegistration::External, |_, _| true)
+    }
+
+    fn start(
+        scene: &Scene,
+        cloud: Arc<dyn StandIn>,
+        registration: NodeRegistration,
+        joins: impl Fn(&BTreeSet<String>, &Joining<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let nodes: Api<Node> = Api::all(scene.workload().client());
         let (api, cluster) = (nodes.clone(), scene.name.clone());
         let task = tokio::spawn(async move {
             let mut period = tokio::time::interval(Duration::from_millis(500));
@@ -243,13 +298,34 @@ impl Kubelets {
                     if !joined.contains(&vm.node) && !joins(&members, &joining) {
                         continue;
                     }
-                    // It may exist already.
-                    let node = node(&vm.node, &cluster, &cloud.node_id(vm));
-                    api.create(&PostParams::default(), &node).await.ok();
+                    match registration {
+                        NodeRegistration::Complete => {
+                            // It may exist already.
+                            let node = node(&vm.node, &cluster, Some(&cloud.node_id(vm)));
+                            api.create(&PostParams::default(), &node).await.ok();
+                        }
+                        NodeRegistration::External if joined.contains(&vm.node) => {}
+                        // A kubelet registers once: a Node that another program deletes is missing.
+                        NodeRegistration::External => {
+                            let node = node(&vm.node, &cluster, None);
+                            if api.create(&PostParams::default(), &node).await.is_err() {
+                                continue;
+                            }
+                        }
+                    }
                     joined.insert(vm.node.clone());
                 }
-                for gone in joined.iter().filter(|name| !vms.iter().any(|vm| vm.node == **name)) {
-                    api.delete(gone, &DeleteParams::default()).await.ok();
+                let gone = joined.iter().filter(|name| !vms.iter().any(|vm| vm.node == **name));
+                match registration {
+                    NodeRegistration::Complete => {
+                        for gone in gone {
+                            api.delete(gone, &DeleteParams::default()).await.ok();
+                        }
+                    }
+                    NodeRegistration::External => {
+                        let gone: BTreeSet<&str> = gone.map(String::as_str).collect();
+                        show_readiness(&api, &cluster, &gone).await;
+                    }
                 }
             }
         });
@@ -268,12 +344,47 @@ impl Drop for Kubelets {
     }
 }
 
-fn node(name: &str, cluster: &str, id: &str) -> Node {
-    let all = [("Ready", "True"), ("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False")];
+/// Initialized Nodes become Ready, and those whose kubelet is gone do not stay so.
+async fn show_readiness(nodes: &Api<Node>, cluster: &str, gone: &BTreeSet<&str>) {
+    let own = ListParams::default().labels(&format!("cluster={cluster}"));
+    for node in nodes.list(&own).await.into_iter().flatten() {
+        let (name, now) = (node.name_any(), readiness(&node));
+        let expected = match () {
+            () if gone.contains(name.as_str()) => "Unknown",
+            () if is_initialized(&node) => "True",
+            () => "False",
+        };
+        if now != expected {
+            let ready = json!({"type": "Ready", "status": expected, "reason": "Simulated", "message": "simulated"});
+            let status = json!({"status": {"conditions": [ready]}});
+            nodes.patch_status(&name, &PatchParams::default(), &Patch::Strategic(status)).await.ok();
+        }
+    }
+}
+
+fn readiness(node: &Node) -> String {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.filter(|condition| condition.type_ == "Ready").map(|condition| condition.status.clone());
+    ready.last().unwrap_or_default()
+}
+
+fn is_initialized(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    !taints.into_iter().any(|taint| taint.key == UNINITIALIZED)
+}
+
+/// A Node with the ID of its VM, or one that awaits a cloud controller manager.
+fn node(name: &str, cluster: &str, id: Option<&str>) -> Node {
+    let ready = if id.is_some() { "True" } else { "False" };
+    let all = [("Ready", ready), ("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False")];
     let conditions = all
         .map(|(type_, status)| json!({"type": type_, "status": status, "reason": "Simulated", "message": "simulated"}));
+    let spec = match id {
+        Some(id) => json!({"providerID": id}),
+        None => json!({"taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]}),
+    };
     let node = json!({
-        "metadata": {"name": name, "labels": {"cluster": cluster}}, "spec": {"providerID": id},
+        "metadata": {"name": name, "labels": {"cluster": cluster}}, "spec": spec,
         "status": {"conditions": conditions, "nodeInfo": node_info()},
     });
     serde_json::from_value(node).unwrap()
@@ -331,7 +442,7 @@ async fn other_provider(scene: &Scene, cloud: &Arc<dyn StandIn>) -> OtherProvide
 
 /// The provider of a cloud with these VMs, and with the network of a cluster as it shows it.
 pub async fn other_provider_with(scene: &Scene, cloud: &dyn StandIn, vms: Arc<dyn Vms>) -> OtherProvider {
-    let endpoint = identity::server(scene.world.workload.kubeconfig());
+    let endpoint = identity::server(scene.workload().kubeconfig());
     let endpoint = json!({"host": endpoint.ip().to_string(), "port": endpoint.port()});
     let zone = cloud.zone();
     let mut status = json!({"ready": true, "failureDomains": {(zone.as_str()): {"controlPlane": true}}});
@@ -428,9 +539,36 @@ async fn assert_members(scene: &Scene, cloud: &dyn StandIn) {
     assert!(machines.iter().all(|machine| condition(machine, "LoadBalancerRegistered") == "True Registered"));
 }
 
+/// The cloud controller manager wrote on each Node what mcm shows for its VM.
+async fn assert_nodes(scene: &Scene, cloud: &dyn StandIn) {
+    let nodes: Api<Node> = Api::all(scene.workload().client());
+    let vms = cloud.simulation().vms().await;
+    let own: Vec<&Vm> = vms.iter().filter(|vm| vm.cluster == scene.name).collect();
+    assert_eq!(own.len(), 1 + WORKERS);
+    for vm in own {
+        let node = nodes.get(&vm.node).await.unwrap();
+        assert!(is_initialized(&node), "{:?}", node.spec);
+        let node = serde_json::to_value(node).unwrap();
+        assert_eq!(node["spec"]["providerID"], cloud.node_id(vm));
+        let labels = &node["metadata"]["labels"];
+        assert_eq!(labels["topology.kubernetes.io/zone"], cloud.zone());
+        // The other provider shows no more of its machines.
+        let Some(machine) = scene.find("mcmmachine", &vm.machine) else { continue };
+        assert_eq!(node["spec"]["providerID"], machine["spec"]["providerID"]);
+        let class = scene.get("machineclass", &vm.machine);
+        assert_eq!(labels["node.kubernetes.io/instance-type"], class["nodeTemplate"]["instanceType"]);
+        assert_eq!(labels["topology.kubernetes.io/region"], class["nodeTemplate"]["region"]);
+        let addresses = node["status"]["addresses"].as_array().unwrap();
+        let mut shown = machine["status"]["addresses"].as_array().unwrap().clone();
+        // Each cloud has other names among the addresses of a Node.
+        shown.retain(|address| address["type"].as_str().unwrap().ends_with("IP"));
+        assert!(!shown.is_empty() && shown.iter().all(|one| addresses.contains(one)), "{shown:?} of {addresses:?}");
+    }
+}
+
 /// Core applies the cloud controller manager of the release and the manifest of the CNI plugin to the workload cluster.
-async fn assert_addons(scene: &Scene) {
-    let workload: Client = scene.world.workload.client();
+pub async fn assert_addons(scene: &Scene) {
+    let workload: Client = scene.workload().client();
     let all: Api<ConfigMap> = Api::namespaced(workload.clone(), "kube-system");
     let name = format!("{}-cni", scene.name);
     scene.until(&format!("the addon {name}"), async || all.get_opt(&name).await.ok()?).await;
@@ -468,18 +606,33 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
     play(async |world: &'static World| {
         let (provider, is_hybrid) = (flavour.split('-').next().unwrap(), flavour.ends_with("-hybrid"));
         let cloud = start(provider).await;
-        let scene = Scene::with_authority(world, &flavour.replace("topology", "class")).await;
+        let (name, has_manager) = (flavour.replace("topology", "class"), provider != "openstack");
+        let scene = match has_manager {
+            true => Scene::with_separate_workload(world, &name).await,
+            false => Scene::with_authority(world, &name).await,
+        };
         prepare(&scene, cloud.as_ref());
         let other = if is_hybrid { Some(other_provider(&scene, &cloud).await) } else { None };
-        let kubelets = Kubelets::run(&scene, Arc::clone(&cloud));
+        let kubelets = match has_manager {
+            true => Kubelets::run_external(&scene, Arc::clone(&cloud)),
+            false => Kubelets::run(&scene, Arc::clone(&cloud)),
+        };
 
         world.kubectl_with(&["apply", "-f", "-"], &generate(&scene, flavour, cloud.as_ref()));
+        assert_addons(&scene).await;
+        let mut manager = match has_manager {
+            true => Some(CloudControllerManager::start(&scene, cloud.as_ref()).await),
+            false => None,
+        };
         scene.until("all machines to be Nodes", async || scene.has_running(1 + WORKERS)).await;
 
         let own = if is_hybrid { WORKERS } else { 1 + WORKERS };
         assert_machines(&scene, cloud.as_ref(), own).await;
         assert_members(&scene, cloud.as_ref()).await;
-        assert_addons(&scene).await;
+        if let Some(manager) = &mut manager {
+            assert_nodes(&scene, cloud.as_ref()).await;
+            manager.assert_sound();
+        }
         let domains = &scene.get("cluster", &scene.name)["status"]["failureDomains"];
         assert_eq!(domains, &json!([{"name": cloud.zone(), "controlPlane": true}]));
         assert_eq!(other.as_ref().map_or(0, |other| other.deeds().len()), 1 + WORKERS - own);
@@ -488,6 +641,9 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
         assert!(cloud.simulation().vms().await.iter().all(|vm| vm.cluster != scene.name));
         assert_members(&scene, cloud.as_ref()).await;
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
+        if let Some(manager) = &mut manager {
+            manager.assert_sound();
+        }
     });
 }
 

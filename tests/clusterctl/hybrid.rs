@@ -13,7 +13,7 @@ const ZONE: &str = "simulated-a";
 
 /// Creates the cluster of a scene that has its authority. The other provider runs until it is dropped.
 pub async fn create(scene: &Scene, workers: usize) -> OtherProvider {
-    let endpoint = identity::server(scene.world.workload.kubeconfig());
+    let endpoint = identity::server(scene.workload().kubeconfig());
     let network = Network {
         spec: json!({"controlPlaneEndpoint": {"host": endpoint.ip().to_string(), "port": endpoint.port()}}),
         status: json!({"ready": true, "failureDomains": {ZONE: {"controlPlane": true}}}),

@@ -23,6 +23,8 @@ mod aws {
 mod bootstrap;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod capa;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod cloud_controller_manager;
 mod cluster;
 mod cluster_fields;
 mod day_2;
@@ -39,7 +41,7 @@ mod gcp {
     pub mod fake;
     mod world;
 
-    pub use self::world::{GROUP, World};
+    pub use self::world::{GROUP, World, ZONES};
 }
 mod hybrid;
 mod install;
@@ -51,6 +53,8 @@ mod lone;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 #[path = "../clouds/members.rs"]
 mod members;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod metadata;
 mod moves;
 mod native_managers;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]

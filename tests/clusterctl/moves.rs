@@ -17,7 +17,7 @@ const WORKERS: usize = 10;
 
 /// The same cluster as another management cluster has it.
 pub fn seen_from(world: &'static World, scene: &Scene) -> Scene {
-    Scene { world, namespace: scene.namespace.clone(), name: scene.name.clone() }
+    Scene::bare(world, scene.namespace.clone(), &scene.name)
 }
 
 /// Changes in the cloud's journal since then to VMs of this cluster: created, deleted, or changed.

@@ -30,7 +30,7 @@ pub struct StaticPods(JoinHandle<()>);
 
 impl StaticPods {
     pub fn run(scene: &Scene) -> Self {
-        let (client, own) = (scene.world.workload.client(), format!("cluster={}", scene.name));
+        let (client, own) = (scene.workload().client(), format!("cluster={}", scene.name));
         Self(tokio::spawn(async move {
             let mut period = tokio::time::interval(Duration::from_millis(500));
             let mut known = BTreeSet::new();
@@ -105,7 +105,7 @@ pub fn with_external_etcd(flavour: &str) -> String {
 
 /// The certificates of that etcd.
 pub fn add_etcd(scene: &Scene) {
-    let pki = scene.world.workload.folder().join("pki");
+    let pki = scene.workload().folder().join("pki");
     scene.add_secret("etcd", &[("tls.crt", &pki.join("ca.crt"))]);
     let client = [("tls.crt", pki.join("server.crt")), ("tls.key", pki.join("server.key"))];
     scene.add_secret("apiserver-etcd-client", &[(client[0].0, &client[0].1), (client[1].0, &client[1].1)]);

@@ -9,7 +9,8 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    support::{objects, wait},
+    reading::Reader,
+    support::{control_plane::ControlPlane, identity, objects, wait},
     world::{VERSION, World},
 };
 
@@ -24,6 +25,14 @@ pub struct Scene {
     pub namespace: String,
     /// Of the Cluster; the names of its Machines and Nodes begin with it.
     pub name: String,
+    /// Where its Nodes are. Without it they are in the workload cluster that scenes share.
+    separate: Option<SeparateWorkload>,
+}
+
+/// An API server with the Nodes of one cluster only.
+struct SeparateWorkload {
+    server: ControlPlane,
+    reader: Reader,
 }
 
 impl Scene {
@@ -32,24 +41,49 @@ impl Scene {
         Self::in_namespace(world, world.management.namespace(name).await, name)
     }
 
+    /// A cluster of this name, of which nothing is created.
+    pub fn bare(world: &'static World, namespace: String, name: &str) -> Self {
+        Self { world, namespace, name: name.to_owned(), separate: None }
+    }
+
     /// The same in a namespace that exists.
     pub fn in_namespace(world: &'static World, namespace: String, name: &str) -> Self {
-        let scene = Self { world, namespace, name: name.to_owned() };
+        let scene = Self::bare(world, namespace, name);
         scene.add_secret("kubeconfig", &[("value", world.workload.kubeconfig())]);
         scene
     }
 
     /// A namespace for a cluster of this name, whose control plane kubeadm's controllers create.
     pub async fn with_authority(world: &'static World, name: &str) -> Self {
-        let scene = Self { world, namespace: world.management.namespace(name).await, name: name.to_owned() };
+        let scene = Self::bare(world, world.management.namespace(name).await, name);
         scene.add_authority().await;
         scene
+    }
+
+    /// The same with an API server for this cluster only, because a program there changes all Nodes.
+    pub async fn with_separate_workload(world: &'static World, name: &str) -> Self {
+        let server = world.further_workload(name).await;
+        let separate = SeparateWorkload { reader: Reader::new(server.client()), server };
+        let namespace = world.management.namespace(name).await;
+        let scene = Self { world, namespace, name: name.to_owned(), separate: Some(separate) };
+        scene.add_authority().await;
+        scene
+    }
+
+    /// The API server of its Nodes.
+    pub fn workload(&self) -> &ControlPlane {
+        self.separate.as_ref().map_or(&self.world.workload, |separate| &separate.server)
+    }
+
+    /// Objects of that API server.
+    pub fn workload_reader(&self) -> &Reader {
+        self.separate.as_ref().map_or(&self.world.nodes, |separate| &separate.reader)
     }
 
     /// The authority of the workload cluster, from which kubeadm's controllers make its kubeconfig, and an object that
     /// `kubeadm init` creates in it.
     pub async fn add_authority(&self) {
-        let pki = self.world.workload.folder().join("pki");
+        let pki = self.workload().folder().join("pki");
         self.add_secret("ca", &[("tls.crt", &pki.join("ca.crt")), ("tls.key", &pki.join("ca.key"))]);
         let configuration = format!(
             "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: {KUBERNETES}\n"
@@ -58,7 +92,7 @@ impl Scene {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubeadm-config", "namespace": "kube-system"},
             "data": {"ClusterConfiguration": configuration},
         });
-        objects::apply(&self.world.workload.client(), &object).await;
+        objects::apply(&self.workload().client(), &object).await;
     }
 
     /// A Secret of the cluster, from files.
@@ -118,7 +152,11 @@ impl Scene {
             "--worker-machine-count",
             &workers,
         ];
-        let output = self.world.command(&words).envs(variables.iter().copied()).output().unwrap();
+        let endpoint = identity::server(self.workload().kubeconfig());
+        let mut command = self.world.command(&words);
+        command.env("CONTROL_PLANE_ENDPOINT_HOST", endpoint.ip().to_string());
+        command.env("CONTROL_PLANE_ENDPOINT_PORT", endpoint.port().to_string());
+        let output = command.envs(variables.iter().copied()).output().unwrap();
         assert!(output.status.success(), "clusterctl {words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -198,7 +236,7 @@ impl Scene {
     /// Nodes of this cluster.
     pub fn nodes(&self) -> Vec<Value> {
         let prefix = format!("{}-", self.name);
-        let all = self.world.nodes.all("", "nodes", "").into_iter();
+        let all = self.workload_reader().all("", "nodes", "").into_iter();
         all.filter(|node| name_of(node).starts_with(&prefix)).collect()
     }
 

@@ -117,6 +117,11 @@ impl World {
         world
     }
 
+    /// An API server for the Nodes of one cluster.
+    pub async fn further_workload(&self, name: &str) -> ControlPlane {
+        audited(&format!("workload-{name}"), &self.folder, &[]).await
+    }
+
     /// A management cluster in which nothing is installed, for machines of the same cloud and the same workload cluster.
     pub async fn bare_beside(&self) -> &'static Self {
         Box::leak(Box::new(Self::bare(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await))
@@ -385,9 +390,6 @@ impl World {
         command.arg("--config").arg(repository::config(&self.folder)).args(words);
         command.env("KUBECONFIG", self.management.kubeconfig());
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true").env("GOPROXY", "off");
-        let endpoint = identity::server(self.workload.kubeconfig());
-        command.env("CONTROL_PLANE_ENDPOINT_HOST", endpoint.ip().to_string());
-        command.env("CONTROL_PLANE_ENDPOINT_PORT", endpoint.port().to_string());
         command.env("XDG_CONFIG_HOME", &self.folder).process_group(guard::process_group());
         command
     }
@@ -417,6 +419,13 @@ impl World {
     /// Applies an object.
     pub fn apply(&self, object: &Value) {
         self.kubectl_with(&["apply", "--server-side", "-f", "-"], &object.to_string());
+    }
+
+    /// One of the programs that hack/test-clusterctl gets.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let path = self.programs.join(name);
+        assert!(path.exists(), "{} is missing: run these tests with hack/test-clusterctl", path.display());
+        path
     }
 
     /// Where logs and kubeconfigs are.

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    flavours::{GCP_ZONE, Kubelets, StandIn, VARIABLES, prepare},
+    cloud_controller_manager::CloudControllerManager,
+    flavours::{Kubelets, StandIn, VARIABLES, assert_addons, prepare},
     gcp,
     replacement::{MACHINES, StaticPods, add_etcd, with_external_etcd},
     scene::Scene,
@@ -16,17 +17,17 @@ use crate::{
     world::{World, play},
 };
 
-const ZONES: [&str; MACHINES] = [GCP_ZONE, "europe-west1-c", "europe-west1-d"];
+const ZONES: [&str; MACHINES] = gcp::ZONES;
 const WORKERS: usize = 1;
 
 #[test]
 fn a_control_plane_is_spread_over_the_zones_of_one_description() {
     play(async |world: &'static World| {
         let cloud = Arc::new(gcp::World::new().await);
-        let scene = Scene::with_authority(world, "zones").await;
+        let scene = Scene::with_separate_workload(world, "zones").await;
         prepare(&scene, &*cloud);
         add_etcd(&scene);
-        let kubelets = Kubelets::run(&scene, Arc::<gcp::World>::clone(&cloud));
+        let kubelets = Kubelets::run_external(&scene, Arc::<gcp::World>::clone(&cloud));
         let _pods = StaticPods::run(&scene);
 
         let variables = cloud.variables();
@@ -49,20 +50,26 @@ fn a_control_plane_is_spread_over_the_zones_of_one_description() {
             }
             world.apply(&object);
         }
+        assert_addons(&scene).await;
+        let mut manager = CloudControllerManager::start(&scene, &*cloud).await;
         scene.until("all machines to be Nodes", async || scene.has_running(MACHINES + WORKERS)).await;
 
+        let nodes = scene.nodes();
         let control_plane = places(&scene.selected("mcmmachine", "cluster.x-k8s.io/control-plane"));
         assert_eq!(control_plane.iter().map(|(zone, _)| zone.as_str()).collect::<BTreeSet<_>>(), ZONES.into());
         let workers = places(&scene.selected("mcmmachine", "!cluster.x-k8s.io/control-plane"));
         assert!(workers.iter().all(|(zone, _)| zone == ZONES[1]) && workers.len() == WORKERS, "{workers:?}");
         for (zone, id) in control_plane.iter().chain(&workers) {
             assert!(id.contains(&format!("/{zone}/")), "the VM of zone {zone} has the ID {id}");
+            let node = nodes.iter().find(|node| node["spec"]["providerID"] == *id).unwrap();
+            assert_eq!(node["metadata"]["labels"]["topology.kubernetes.io/zone"], *zone);
         }
         assert_eq!(cloud.violations(), [""; 0]);
 
         scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
         assert!(cloud.vms().await.is_empty());
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
+        manager.assert_sound();
     });
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::Ipv4Addr};
 use rstest::rstest;
 use serde_json::Value;
 
-use super::{ROOT, file_of_release, found, objects, only};
+use super::{ROOT, file_of_release, found, objects, only, read};
 
 /// The ranges of the default networks of clouds, and of the VPC that Cluster API Provider AWS creates.
 const NETWORKS: [&str; 3] = ["10.128.0.0/9", "172.31.0.0/16", "10.0.0.0/16"];
@@ -144,6 +144,16 @@ fn the_cloud_controller_manager_of_a_flavour_starts(#[case] flavour: &str, #[cas
         let made = maps.iter().flat_map(|text| objects(text)).find(|map| map["metadata"]["name"] == reference["name"]);
         assert!(made.unwrap()["data"][reference["key"].as_str().unwrap()].is_string());
     }
+}
+
+/// The tests with clusterctl run the program of the manifest.
+#[test]
+fn the_cloud_controller_manager_of_aws_is_the_tested_one() {
+    let manifest = objects(&file_of_release("aws-cloud-controller-manager.yaml"));
+    let image = &only(&manifest, "DaemonSet")["spec"]["template"]["spec"]["containers"][0]["image"];
+    let (_, version) = image.as_str().unwrap().rsplit_once(':').unwrap();
+    let module = read("hack/controlplane/cloud-controller-managers/go.mod");
+    assert!(module.contains(&format!("\tk8s.io/cloud-provider-aws {version}\n")), "{version}");
 }
 
 fn found_texts(all: &[Value], field: &str) -> Vec<String> {

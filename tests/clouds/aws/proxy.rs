@@ -23,6 +23,7 @@ use crate::load_balancer::Change;
 
 /// The header with the action of a request in JSON.
 const TARGET: &str = "x-amz-target";
+const NO_TOPOLOGY: &str = "<DescribeInstanceTopologyResponse><instanceSet/></DescribeInstanceTopologyResponse>";
 
 type Params = BTreeMap<String, String>;
 
@@ -194,6 +195,8 @@ impl Proxy {
                 }
                 answer
             }
+            // moto does not have it. EC2 returns nothing for most instance types.
+            "DescribeInstanceTopology" => (StatusCode::OK, NO_TOPOLOGY.to_owned()),
             _ => self.forward(headers, &params).await,
         }
     }

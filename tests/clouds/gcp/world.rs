@@ -18,6 +18,8 @@ use crate::{
 };
 
 pub const ZONE: &str = "europe-west1-b";
+/// All zones of its region.
+pub const ZONES: [&str; 3] = [ZONE, "europe-west1-c", "europe-west1-d"];
 /// The instance group of a control plane in that zone.
 pub const GROUP: &str = "control-plane";
 pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/gce");
@@ -46,6 +48,9 @@ impl World {
         // The driver polls every second or so.
         gce.lock().steps = 1;
         gce.lock().groups.insert((ZONE.to_owned(), GROUP.to_owned()), BTreeSet::new());
+        let zones = ZONES.map(|zone| json!({"name": zone, "region": "regions/europe-west1", "status": "UP"}));
+        let list = json!({"kind": "compute#zoneList", "items": zones});
+        gce.lock().things.insert(format!("{PROJECT}/zones"), list);
         let url = serve(&gce).await;
         Self { gce, url }
     }

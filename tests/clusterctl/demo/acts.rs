@@ -62,7 +62,7 @@ impl Play<'_> {
 
     /// Network and control plane are of another provider, workers of mcm.
     async fn create_hybrid(&mut self) -> Result<()> {
-        let scene = Scene { world: self.world, namespace: NAME.to_owned(), name: HYBRID.to_owned() };
+        let scene = Scene::bare(self.world, NAME.to_owned(), HYBRID);
         let scene: &'static Scene = Box::leak(Box::new(scene));
         let doing = aside(async move || {
             scene.add_authority().await;

@@ -212,6 +212,11 @@ impl Gce {
         }
     }
 
+    /// A token of the service account of a VM, from its metadata service.
+    pub fn issue_token(&mut self) -> String {
+        tokens::new_token(self)
+    }
+
     /// Takes all tokens back.
     pub fn revoke_tokens(&mut self) {
         self.tokens.clear();

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use super::{Fault, Gce, PROJECT, Sent, Shared, answers, tokens};
 
 /// Calls of the Compute API: method of HTTP, path below the project, and the name in the discovery document.
-const CALLS: [(&str, &str, &str); 19] = [
+const CALLS: [(&str, &str, &str); 20] = [
     ("POST", "zones/*/instances", "instances.insert"),
     ("GET", "zones/*/instances", "instances.list"),
     ("GET", "zones/*/instances/*", "instances.get"),
@@ -24,6 +24,7 @@ const CALLS: [(&str, &str, &str); 19] = [
     ("GET", "zones/*/operations/*", "zoneOperations.get"),
     ("GET", "zones/*/operations", "zoneOperations.list"),
     ("GET", "", "projects.get"),
+    ("GET", "zones", "zones.list"),
     ("GET", "zones/*", "zones.get"),
     ("GET", "regions/*", "regions.get"),
     ("GET", "zones/*/machineTypes/*", "machineTypes.get"),

@@ -63,7 +63,7 @@ fn issue(gce: &mut Gce) -> Response {
     Json(json!({"access_token": token, "expires_in": lifetime, "token_type": "Bearer"})).into_response()
 }
 
-fn new_token(gce: &mut Gce) -> String {
+pub(super) fn new_token(gce: &mut Gce) -> String {
     gce.issued += 1;
     let token = format!("ya29.token-{}", gce.issued);
     gce.tokens.insert(token.clone());
