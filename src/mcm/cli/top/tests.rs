@@ -8,7 +8,7 @@ use mcm_driver_host::DriverCatalogue;
 use mcm_fake_api::{
     ApiServer, CLASSES, DEPLOYMENTS, MACHINES, NODES, PerfectNetwork, SECRETS, SETS, clock::VirtualClock,
 };
-use mcm_insight::{read_only::ReadOnlyClients, testing::TERMINAL};
+use mcm_insight::{place::CallTarget, read_only::ReadOnlyClients, testing::TERMINAL};
 
 const NAMESPACE: &str = "demo";
 const API: &str = "machine.sapcloud.io/v1alpha1";
