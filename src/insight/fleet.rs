@@ -1,4 +1,4 @@
-//! The control planes of a cluster: by which process each is served, and which of them need a user. Pure.
+//! The control planes of a cluster: the process that serves each, and the trouble of each. Pure.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,7 +11,6 @@ use crate::{
     terminal::{ago, short},
 };
 use mcm_rules::plan::counted;
-use mcm_runtime::leader::is_own_form;
 
 /// The facts about one control plane. A list that could not be read is `None`.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +29,7 @@ pub struct PlaneFacts {
 pub struct MachineCount {
     /// All of them.
     pub total: u32,
-    /// Those in phase Running that are not being deleted.
+    /// Machines in phase Running that are not being deleted.
     pub running: u32,
 }
 
@@ -68,6 +67,16 @@ impl fmt::Display for PlaneState {
     }
 }
 
+/// The control planes of a cluster.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetAnswer {
+    /// The control planes. Trouble comes first.
+    pub planes: Vec<PlaneAnswer>,
+    /// Kinds that could not be listed, with the reason.
+    pub unread: Vec<String>,
+}
+
 /// A control plane with its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -88,17 +97,21 @@ pub struct PlaneAnswer {
     pub managers: Vec<ManagerLease>,
 }
 
-/// The control planes, those that need a user first.
-pub fn answers(planes: &BTreeMap<String, PlaneFacts>, now: Timestamp) -> Vec<PlaneAnswer> {
-    let mut answers: Vec<PlaneAnswer> = planes.iter().map(|(namespace, facts)| answer(namespace, facts, now)).collect();
+/// The name in a Lease is that of a process of mcm.
+pub type IsOwn = fn(&str) -> bool;
+
+/// The control planes. Trouble comes first.
+pub fn answers(planes: &BTreeMap<String, PlaneFacts>, is_own: IsOwn, now: Timestamp) -> Vec<PlaneAnswer> {
+    let mut answers: Vec<PlaneAnswer> =
+        planes.iter().map(|(namespace, facts)| answer(namespace, facts, is_own, now)).collect();
     answers.sort_by(|one, other| (one.state, &one.namespace).cmp(&(other.state, &other.namespace)));
     answers
 }
 
-fn answer(namespace: &str, facts: &PlaneFacts, now: Timestamp) -> PlaneAnswer {
-    let (state, reason) = state(facts, now);
+fn answer(namespace: &str, facts: &PlaneFacts, is_own: IsOwn, now: Timestamp) -> PlaneAnswer {
+    let (state, reason) = state(facts, is_own, now);
     let mut owners: Vec<String> =
-        facts.leases.iter().filter(|lease| lease.is_alive(now)).map(|lease| owner(&lease.holder)).collect();
+        facts.leases.iter().filter(|lease| lease.is_alive(now)).map(|lease| owner(&lease.holder, is_own)).collect();
     owners.sort();
     owners.dedup();
     PlaneAnswer {
@@ -111,7 +124,7 @@ fn answer(namespace: &str, facts: &PlaneFacts, now: Timestamp) -> PlaneAnswer {
     }
 }
 
-fn state(facts: &PlaneFacts, now: Timestamp) -> (PlaneState, Option<String>) {
+fn state(facts: &PlaneFacts, is_own: IsOwn, now: Timestamp) -> (PlaneState, Option<String>) {
     if let Some(Some(0)) = facts.replicas {
         return (PlaneState::Parked, Some("its Deployment has 0 replicas".to_owned()));
     }
@@ -119,7 +132,7 @@ fn state(facts: &PlaneFacts, now: Timestamp) -> (PlaneState, Option<String>) {
         let silent = lease.renewed.map(|at| format!(" renewed {} ago", ago(now, at))).unwrap_or_default();
         let text = match lease.holder.as_str() {
             "" => format!("no process holds Lease {}", lease.lease),
-            holder => format!("Lease {} of {}{silent}", lease.lease, owner(holder)),
+            holder => format!("Lease {} of {}{silent}", lease.lease, owner(holder, is_own)),
         };
         return match facts.replicas {
             // It may be parked.
@@ -144,8 +157,8 @@ fn state(facts: &PlaneFacts, now: Timestamp) -> (PlaneState, Option<String>) {
 
 /// A holder as people recognize it: the host of a process of mcm, the Lease namespace of a cell of several namespaces, and
 /// `go:` with the host of any other program.
-fn owner(holder: &str) -> String {
-    let Some((name, _)) = holder.rsplit_once('_').filter(|_| is_own_form(holder)) else {
+fn owner(holder: &str, is_own: IsOwn) -> String {
+    let Some((name, _)) = holder.rsplit_once('_').filter(|_| is_own(holder)) else {
         return format!("go:{holder}");
     };
     name.strip_prefix("mcm-cell-").unwrap_or(name).to_owned()
@@ -159,6 +172,10 @@ mod tests {
     use crate::manager::ManagerFreeze;
 
     const OWN: &str = "mcm-1_0123456789abcdef0123456789abcdef";
+
+    fn is_own(holder: &str) -> bool {
+        holder.ends_with("_0123456789abcdef0123456789abcdef")
+    }
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -177,7 +194,7 @@ mod tests {
     }
 
     fn only(facts: PlaneFacts) -> PlaneAnswer {
-        answers(&[("n".to_owned(), facts)].into(), at(1000)).remove(0)
+        answers(&[("n".to_owned(), facts)].into(), is_own, at(1000)).remove(0)
     }
 
     #[test]
@@ -222,8 +239,11 @@ mod tests {
 
     #[test]
     fn a_cell_of_several_namespaces_has_the_name_of_its_lease_namespace() {
-        assert_eq!(owner("mcm-cell-mcm-system_0123456789abcdef0123456789abcdef"), "mcm-system");
-        assert_eq!(owner("host_a6f1c2b4-1111-2222-3333-444455556666"), "go:host_a6f1c2b4-1111-2222-3333-444455556666");
+        assert_eq!(owner("mcm-cell-mcm-system_0123456789abcdef0123456789abcdef", is_own), "mcm-system");
+        assert_eq!(
+            owner("host_a6f1c2b4-1111-2222-3333-444455556666", is_own),
+            "go:host_a6f1c2b4-1111-2222-3333-444455556666"
+        );
     }
 
     #[test]
@@ -234,7 +254,7 @@ mod tests {
             ..PlaneFacts::default()
         };
         let planes = [("a".to_owned(), led(995)), ("b".to_owned(), led(1)), ("c".to_owned(), led(996))].into();
-        let order: Vec<String> = answers(&planes, at(1000)).into_iter().map(|one| one.namespace).collect();
+        let order: Vec<String> = answers(&planes, is_own, at(1000)).into_iter().map(|one| one.namespace).collect();
         assert_eq!(order, ["b", "a", "c"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Objects that one cause holds up, as one: in an outage thousands of machines wait for the same. Pure.
+//! Groups of objects with one cause: in an outage thousands of machines have it. Pure.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -161,7 +161,7 @@ const PLACES: [PlaceKind; 3] = [
 ];
 
 impl NamespaceFacts {
-    /// The zone of the Node of a machine, or the one that its template names.
+    /// The zone of the Node of a machine, or of its template.
     pub fn zone_of(&self, machine: &Machine) -> Option<String> {
         let of_node = machine.node_name().and_then(|node| self.zones.get(node));
         of_node.or_else(|| machine.spec.node_template.metadata.labels.get(labels::ZONE)).cloned()

@@ -168,7 +168,11 @@ async fn a_node_that_does_not_join_is_named_and_the_remedy_replaces_the_machine(
     let wait = &why.answer["waits"][0];
     assert_eq!(why.code, 4, "{}", why.answer);
     assert!(wait["nextAttempt"].is_string(), "the end of the creation timeout: {wait}");
-    let remedy = format!("kubectl delete machines.machine.sapcloud.io {machine} -n {}", world.namespace);
+    let remedy = format!(
+        "kubectl delete machines.machine.sapcloud.io {machine} -n {} --kubeconfig {}",
+        world.namespace,
+        world.admin().display()
+    );
     let is_offered = |one: &Value| one["text"] == remedy && one["danger"] == "ReplacesMachines";
     assert!(wait["remedies"].as_array().unwrap().iter().any(is_offered), "{wait}");
 

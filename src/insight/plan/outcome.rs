@@ -108,8 +108,8 @@ impl PlannedDeployment<'_> {
         (verdict, if stops { format!("{text}, then stops") } else { text })
     }
 
-    /// The bounds hold at the beginning, and no machine is unhealthy: the controllers keep them, but a strategy bounds neither the
-    /// machines that fail nor those that are there already.
+    /// The bounds hold at the beginning, and no machine is unhealthy: the controllers keep them, but a strategy bounds neither
+    /// machines that fail nor a surplus that is there already.
     fn is_within(&self, bounds: &RolloutBounds) -> bool {
         use MachinePhase::{CrashLoopBackOff, InPlaceUpdateSuccessful, InPlaceUpdating, New, Pending};
         let is_on_its_way = |machine: &Machine| {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mcm_api::kinds::{ResourceKind, mcm_kind};
+use mcm_api::kinds::{ResourceKind, VOLUME_ATTACHMENTS, mcm_kind};
 
 /// A text as one word of a shell. Texts of objects are quoted unless they are plain, so that nothing in them is executed.
 pub fn word(text: &str) -> Cow<'_, str> {
@@ -19,7 +19,7 @@ pub fn resource_name(kind: &str) -> String {
 }
 
 /// Sub-commands of mcm that take `--target-kubeconfig`.
-pub const OF_TARGET: [&str; 11] = [
+pub const OF_TARGET: [&str; 12] = [
     "why",
     "tree",
     "top",
@@ -31,16 +31,30 @@ pub const OF_TARGET: [&str; 11] = [
     "rollout history",
     "rollout undo",
     "rollout resume",
+    "vms",
 ];
 
 /// Sub-commands of mcm in commands that are printed, and verbs of kubectl. Before other words they are prose.
-const OF_MCM: [&str; 12] =
-    ["why", "tree", "top", "events", "plan", "check", "dashboard", "rollout", "freeze", "unfreeze", "drain", "machine"];
+const OF_MCM: [&str; 13] = [
+    "why",
+    "tree",
+    "top",
+    "events",
+    "plan",
+    "check",
+    "dashboard",
+    "rollout",
+    "freeze",
+    "unfreeze",
+    "drain",
+    "machine",
+    "vms",
+];
 const OF_KUBECTL: [&str; 9] = ["annotate", "auth", "delete", "describe", "edit", "get", "label", "patch", "set"];
 /// Flags that lead to a cluster.
 const FLAGS: [&str; 5] = ["--kubeconfig", "--context", "--as", "--as-group", "--target-kubeconfig"];
 /// Resources of the target cluster, as kubectl takes them.
-const IN_TARGET: [&str; 6] = ["node", "nodes", "pdb", "pod", "pods", "volumeattachments"];
+const IN_TARGET: [&str; 6] = ["node", "nodes", "pdb", "pod", "pods", VOLUME_ATTACHMENTS.plural];
 
 /// The command of kubectl is for the target cluster: its objects are there.
 pub fn is_of_target(command: &str) -> bool {

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::rollout::history::revisions;
+use mcm_api::reasons::EventReason;
 use mcm_insight::{
     family::TemplateChange,
     story::{CLASS, DEPLOYMENT, MACHINE, NODE, NamespaceFacts, SET},
@@ -85,14 +86,34 @@ fn stage(reason: &str) -> usize {
 /// Reasons in the order of their first occurrence.
 const LIFE: [&[&str]; 9] = [
     &["Changed"],
-    &["ScalingMachineSet", "FrozeMachineSet", "UnfrozeMachineSet", "DeploymentRollback"],
-    &["SuccessfulCreate", "FailedCreate", "CreateFailed"],
-    &["Created"],
-    &["Joined", "Recovered"],
-    &["InPlaceUpdating", "Unhealthy", "Failed", "VMMissing"],
-    &["SuccessfulDelete", "FailedDelete", "Draining", "DrainBlocked"],
-    &["Drained", "DeleteFailed", "InPlaceUpdated", "InPlaceUpdateFailed"],
-    &["Deleted"],
+    &[
+        EventReason::ScalingMachineSet.as_str(),
+        EventReason::FrozeMachineSet.as_str(),
+        EventReason::UnfrozeMachineSet.as_str(),
+        EventReason::DeploymentRollback.as_str(),
+    ],
+    &[EventReason::SuccessfulCreate.as_str(), EventReason::FailedCreate.as_str(), EventReason::CreateFailed.as_str()],
+    &[EventReason::Created.as_str()],
+    &[EventReason::Joined.as_str(), EventReason::Recovered.as_str()],
+    &[
+        EventReason::InPlaceUpdating.as_str(),
+        EventReason::Unhealthy.as_str(),
+        EventReason::Failed.as_str(),
+        EventReason::VmMissing.as_str(),
+    ],
+    &[
+        EventReason::SuccessfulDelete.as_str(),
+        EventReason::FailedDelete.as_str(),
+        EventReason::Draining.as_str(),
+        EventReason::DrainBlocked.as_str(),
+    ],
+    &[
+        EventReason::Drained.as_str(),
+        EventReason::DeleteFailed.as_str(),
+        EventReason::InPlaceUpdated.as_str(),
+        EventReason::InPlaceUpdateFailed.as_str(),
+    ],
+    &[EventReason::Deleted.as_str()],
 ];
 /// The stage of other reasons: beside those of a machine that runs.
 const OTHERS: usize = 5;

@@ -1,4 +1,4 @@
-//! `mcm fleet`: the control planes of a cluster, by which process each is served, and which of them need a user.
+//! `mcm fleet`: the control planes of a cluster, the process that serves each, and the trouble of each.
 
 mod report;
 
@@ -9,8 +9,6 @@ use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Namespace};
 use kube::{Api, Client, ResourceExt, api::ListParams, core::PartialObjectMeta};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::{
     document::JsonDocument,
@@ -23,11 +21,12 @@ use crate::process::NamespaceSelector;
 use mcm_api::machine::{Machine, MachinePhase};
 use mcm_controllers::{MACHINES, SETS};
 use mcm_insight::{
-    fleet::{self, MachineCount, PlaneAnswer, PlaneFacts, PlaneState},
+    error::error_line,
+    fleet::{self, FleetAnswer, MachineCount, PlaneFacts, PlaneState},
     read_only::RoleLease,
     reader,
 };
-use mcm_runtime::{dated::DatedObject, guard::GuardedObject};
+use mcm_runtime::{dated::DatedObject, guard::GuardedObject, leader::is_own_form};
 
 /// The Deployment of the Go program, whose replicas are the switch of a control plane in a seed.
 const SWITCH: &str = SETS.lease;
@@ -50,16 +49,6 @@ pub struct FleetViewOptions {
     output: OutputOptions,
 }
 
-/// The control planes of a cluster.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct FleetAnswer {
-    /// The control planes, those that need a user first.
-    planes: Vec<PlaneAnswer>,
-    /// Kinds that could not be listed, with the reason.
-    unread: Vec<String>,
-}
-
 /// Shows the control planes of a cluster.
 ///
 /// # Errors
@@ -75,7 +64,7 @@ pub async fn run(options: FleetViewOptions) -> Result<CommandAnswer> {
         planes.retain(|namespace, _| selected.contains(namespace));
     }
     let now = Timestamp::now();
-    let answer = FleetAnswer { planes: fleet::answers(&planes, now), unread };
+    let answer = FleetAnswer { planes: fleet::answers(&planes, is_own_form, now), unread };
     let exit = exit(&answer);
     let text = match options.output.format {
         OutputFormat::Text => report::text(options.output.look(), &reach.place.title_of_all(), &answer, options.all),
@@ -124,7 +113,7 @@ async fn planes(control: &Client, unread: &mut Vec<String>) -> Result<BTreeMap<S
                 plane.replicas = Some(Some(replicas));
             }
         }
-        Err(error) => unread.push(format!("{error:#}")),
+        Err(error) => unread.push(error_line(&error)),
     }
     match counted {
         Ok(()) => {
@@ -133,7 +122,7 @@ async fn planes(control: &Client, unread: &mut Vec<String>) -> Result<BTreeMap<S
                 planes.entry(namespace).or_default().machines = Some(count);
             }
         }
-        Err(error) => unread.push(format!("{error:#}")),
+        Err(error) => unread.push(error_line(&error)),
     }
     Ok(planes)
 }
@@ -159,6 +148,7 @@ async fn selected(control: &Client, selector: &NamespaceSelector) -> Result<Vec<
 mod tests {
     use super::*;
     use crate::cli::document;
+    use mcm_insight::fleet::PlaneAnswer;
 
     #[test]
     fn the_schema_of_the_documents_is_published() {

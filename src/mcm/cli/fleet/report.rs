@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::FleetAnswer;
 use mcm_insight::{
-    fleet::{PlaneAnswer, PlaneState},
+    fleet::{FleetAnswer, PlaneAnswer, PlaneState},
     table::table_for,
     terminal::{StatusMark, TerminalLook, cut, short},
 };
@@ -13,7 +12,7 @@ use mcm_rules::plan::counted;
 /// Control planes that a screen shows.
 const MOST: usize = 12;
 
-/// A summary and the control planes that need a user; in a pipe one line for each control plane.
+/// A summary, and the control planes with trouble; in a pipe one line for each control plane.
 pub(super) fn text(look: TerminalLook, title: &str, answer: &FleetAnswer, all: bool) -> String {
     let FleetAnswer { planes, unread } = answer;
     let mut text = String::new();
