@@ -37,7 +37,7 @@ pub struct FleetViewOptions {
     /// Show only Namespaces with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = value::selector)]
     selector: Option<NamespaceSelector>,
-    /// Show each control plane in a terminal, not only those that need a user
+    /// Show each control plane in a terminal, also those without trouble
     #[arg(long)]
     all: bool,
     /// Kubeconfig of the control cluster; if absent, KUBECONFIG, the credentials of this pod, or ~/.kube/config

@@ -376,7 +376,7 @@ async fn drains_and_creations_under_way_count_with_the_time_that_is_left() {
     assert!((20 * 60..=21 * 60).contains(&left), "{duration:?}");
 }
 
-/// Situations 19 and 30: no strategy bounds the machines that fail, nor those that are there already.
+/// Situations 19 and 30: no strategy bounds failing machines, nor a surplus that is there already.
 #[rstest]
 #[case::of_a_healthy_pool("Running", 5, "small", Some((6, 4)))]
 #[case::of_a_repair("Failed", 5, "large", None)]

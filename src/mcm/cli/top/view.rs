@@ -212,7 +212,7 @@ fn row(facts: &NamespaceFacts, name: &str) -> Option<MachineRow> {
     })
 }
 
-/// The rows of machines, with one for those that have the same cause, or that run and are many.
+/// The rows of machines. Many with the same cause, or that run, have one.
 fn grouped(facts: &NamespaceFacts, rows: Vec<MachineRow>) -> Vec<MachineRow> {
     let names: CauseNames<'_> = facts.machines.keys().map(String::as_str).collect();
     let key = |row: &MachineRow| (row.verdict, row.phase.clone(), row.class.clone(), names.pattern(&row.why));
