@@ -42,8 +42,8 @@ impl Session {
         let send = move |asked| async move { api.look(&project, &asked).await.map(Arc::new) };
         let found = self.look_ups.look_up(self.place(), asked.clone(), send).await?;
         let chosen = choose(&found);
-        let is_certain = !found.is_paged && !(found.is_shared && matches!(asked, VmQuery::Id(_)));
-        if !chosen.is_empty() || is_certain {
+        let may_lack_it = found.is_paged || found.is_shared && matches!(asked, VmQuery::Id(_));
+        if !chosen.is_empty() || !may_lack_it {
             return Ok(chosen);
         }
         Ok(choose(&self.api.look(&self.scope.project, &BTreeSet::from([asked])).await?))
