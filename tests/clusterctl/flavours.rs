@@ -364,8 +364,8 @@ async fn show_readiness(nodes: &Api<Node>, cluster: &str, gone: &BTreeSet<&str>)
 
 fn readiness(node: &Node) -> String {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.filter(|condition| condition.type_ == "Ready").map(|condition| condition.status.clone());
-    ready.last().unwrap_or_default()
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready").map(|condition| condition.status.clone());
+    ready.next_back().unwrap_or_default()
 }
 
 fn is_initialized(node: &Node) -> bool {
