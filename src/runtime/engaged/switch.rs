@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The name of the Deployment.
-const NAME: &str = "machine-controller-manager";
+pub const DEPLOYMENT: &str = "machine-controller-manager";
 
 /// The Deployments of a cell, watched until this is dropped.
 pub struct DeploymentSwitch {
@@ -64,7 +64,7 @@ impl DeploymentSwitch {
         let (control, scope) = (control.clone(), scope.clone());
         *switch.watch.lock() = Some(panics::keep(PanicPlace::Watch, "deployments".to_owned(), move || {
             let scope = scope.clone();
-            let fields = Some(format!("metadata.name={NAME}"));
+            let fields = Some(format!("metadata.name={DEPLOYMENT}"));
             Arc::clone(&cache).watch_fields(
                 control.clone(),
                 move |client| scope.api(&client),
@@ -83,15 +83,17 @@ impl DeploymentSwitch {
         // A change that is stored while this reads is followed by its handler, which waits for this lock.
         let mut fences = self.fences.lock();
         if let Some(problem) = self.cache.trust().problem() {
-            return Err(format!("the Deployment {namespace}/{NAME} to become known: {problem}"));
+            return Err(format!("the Deployment {namespace}/{DEPLOYMENT} to become known: {problem}"));
         }
-        let obstacle = match self.cache.get(&Key::new(namespace, NAME)) {
-            None => format!("a Deployment {namespace}/{NAME}, without which the namespace is parked"),
+        let obstacle = match self.cache.get(&Key::new(namespace, DEPLOYMENT)) {
+            None => format!("a Deployment {namespace}/{DEPLOYMENT}, without which the namespace is parked"),
             Some(deployment) if deployment.metadata.deletion_timestamp.is_some() => {
-                format!("a new Deployment {namespace}/{NAME}: this one is being deleted, so the namespace is parked")
+                format!(
+                    "a new Deployment {namespace}/{DEPLOYMENT}: this one is being deleted, so the namespace is parked"
+                )
             }
             Some(deployment) if !is_on(&deployment) => {
-                format!("the Deployment {namespace}/{NAME} to have replicas: with 0 the namespace is parked")
+                format!("the Deployment {namespace}/{DEPLOYMENT} to have replicas: with 0 the namespace is parked")
             }
             Some(_) => return Ok(fences.entry(namespace.to_owned()).or_default().clone()),
         };
@@ -127,8 +129,14 @@ impl Drop for DeploymentSwitch {
     }
 }
 
-/// Replicas that are not set are 1.
+/// The replicas that a Deployment will have: none once it is being deleted, and 1 if they are not set.
+pub fn wanted_replicas(deployment: &Deployment) -> i32 {
+    match deployment.metadata.deletion_timestamp {
+        Some(_) => 0,
+        None => deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+    }
+}
+
 fn is_on(deployment: &Deployment) -> bool {
-    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    deployment.metadata.deletion_timestamp.is_none() && replicas > 0
+    wanted_replicas(deployment) > 0
 }

@@ -2,7 +2,10 @@
 
 mod report;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use clap::Args;
@@ -26,10 +29,12 @@ use mcm_insight::{
     read_only::RoleLease,
     reader,
 };
-use mcm_runtime::{dated::DatedObject, guard::GuardedObject, leader::is_own_form};
-
-/// The Deployment of the Go program, whose replicas are the switch of a control plane in a seed.
-const SWITCH: &str = SETS.lease;
+use mcm_runtime::{
+    dated::DatedObject,
+    engaged::switch::{DEPLOYMENT, wanted_replicas},
+    guard::GuardedObject,
+    leader::is_own_form,
+};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -100,7 +105,7 @@ async fn planes(control: &Client, unread: &mut Vec<String>) -> Result<BTreeMap<S
     let machines: Api<GuardedObject<Machine>> = Api::all(control.clone());
     let mut counts = BTreeMap::<String, MachineCount>::new();
     let (deployments, counted) = tokio::join!(
-        reader::pages(&deployments, named(SWITCH)),
+        reader::pages(&deployments, named(DEPLOYMENT)),
         reader::each(&machines, ListParams::default(), |machine| count(&mut counts, &machine)),
     );
     match deployments {
@@ -108,9 +113,7 @@ async fn planes(control: &Client, unread: &mut Vec<String>) -> Result<BTreeMap<S
             planes.values_mut().for_each(|plane| plane.replicas = Some(None));
             for deployment in deployments {
                 let plane = planes.entry(deployment.namespace().unwrap_or_default()).or_default();
-                let replicas = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
-                let replicas = if deployment.metadata.deletion_timestamp.is_some() { 0 } else { replicas };
-                plane.replicas = Some(Some(replicas));
+                plane.replicas = Some(Some(wanted_replicas(&deployment)));
             }
         }
         Err(error) => unread.push(error_line(&error)),
@@ -138,7 +141,7 @@ fn count(counts: &mut BTreeMap<String, MachineCount>, machine: &GuardedObject<Ma
     }
 }
 
-async fn selected(control: &Client, selector: &NamespaceSelector) -> Result<Vec<String>> {
+async fn selected(control: &Client, selector: &NamespaceSelector) -> Result<BTreeSet<String>> {
     let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(control.clone());
     let namespaces = reader::pages(&namespaces, ListParams::default()).await?;
     Ok(namespaces.iter().filter(|one| selector.matches(one.labels())).map(ResourceExt::name_any).collect())

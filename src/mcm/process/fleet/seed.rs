@@ -24,12 +24,11 @@ use crate::process::plane_source::NamespaceSelector;
 use mcm_conversion::types::Cluster;
 use mcm_runtime::{
     cache::{CacheableKind, Key, ObjectCache},
+    engaged::switch::DEPLOYMENT,
     panics::{self, PanicPlace},
     trust::{CacheNeed, CacheRegistry, WatchTiming},
 };
 
-/// The Deployment of a shoot.
-const DEPLOYMENT: &str = "machine-controller-manager";
 /// The label and value of Namespaces of shoots.
 const ROLE_OF_SHOOT: (&str, &str) = ("gardener.cloud/role", "shoot");
 /// How often the Secrets of a control plane are read again. Tokens are renewed hours before they expire.
