@@ -141,14 +141,21 @@ pub fn placed(reason: &str, place: &str) -> String {
     if place.is_empty() { reason.to_owned() } else { format!("{reason} ({place})") }
 }
 
-/// How often each part occurs.
-fn counts(parts: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+/// How often each value occurs.
+pub fn occurrences<K: Ord>(values: impl Iterator<Item = K>) -> BTreeMap<K, usize> {
     let mut counts = BTreeMap::new();
-    for part in parts {
-        let count: &mut usize = counts.entry(part).or_default();
+    for value in values {
+        let count: &mut usize = counts.entry(value).or_default();
         *count = count.saturating_add(1);
     }
     counts
+}
+
+/// How often each value occurs, the most frequent first.
+pub fn ranked<K: Ord>(values: impl Iterator<Item = K>) -> Vec<(K, usize)> {
+    let mut ranked: Vec<(K, usize)> = occurrences(values).into_iter().collect();
+    ranked.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
+    ranked
 }
 
 /// A word for the parts of a namespace, and the part of a machine.
@@ -182,13 +189,11 @@ impl NamespaceFacts {
             found.push("all machines of the namespace".to_owned());
         }
         for (word, part_of) in PLACES {
-            let everywhere = counts(self.machines.values().filter_map(|machine| part_of(self, machine)));
+            let everywhere = occurrences(self.machines.values().filter_map(|machine| part_of(self, machine)));
             if everywhere.len() < 2 {
                 continue;
             }
-            let mut parts: Vec<(String, usize)> =
-                counts(machines.iter().filter_map(|machine| part_of(self, machine))).into_iter().collect();
-            parts.sort_by(|(one, few), (other, many)| many.cmp(few).then(one.cmp(other)));
+            let parts = ranked(machines.iter().filter_map(|machine| part_of(self, machine)));
             match parts.as_slice() {
                 [] => {}
                 [(part, count)] if everywhere.get(part) == Some(count) => {

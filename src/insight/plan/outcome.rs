@@ -10,7 +10,10 @@ use super::answer::{
     Action, ChangedField, FieldEffect, MachinePlan, ObjectPlan, PlanSummary, PlanVerdict, RolloutBounds,
     RolloutDuration, RolloutRound,
 };
-use crate::rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEnding, RehearsalEntry, TalliesBySet};
+use crate::{
+    grouping::occurrences,
+    rehearsal::record::{MachineTransition, RehearsalCourse, RehearsalEnding, RehearsalEntry, TalliesBySet},
+};
 use mcm_api::{
     GoDuration, labels,
     machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationState, OperationType, StrategyType},
@@ -131,8 +134,8 @@ impl PlannedDeployment<'_> {
         let creates = raw.iter().filter(|one| one.create > 0).count();
         let parts = [
             ("creationTimeout", BTreeMap::from([(creation, creates)])),
-            ("drainTimeout", counts_of(raw.iter().filter_map(|one| one.drain_timeout))),
-            ("inPlaceUpdateTimeout", counts_of(raw.iter().filter_map(|one| one.update_timeout))),
+            ("drainTimeout", occurrences(raw.iter().filter_map(|one| one.drain_timeout))),
+            ("inPlaceUpdateTimeout", occurrences(raw.iter().filter_map(|one| one.update_timeout))),
         ];
         let parts = parts.into_iter().flat_map(|(name, counts)| counts.into_iter().map(move |of| (name, of)));
         let parts: Vec<(&str, (GoDuration, usize))> = parts.filter(|(_, (_, count))| *count > 0).collect();
@@ -196,16 +199,6 @@ struct TimeLeft {
     count: usize,
     /// The longest time until the timeout of one of them.
     left: GoDuration,
-}
-
-/// How often each timeout occurs.
-fn counts_of(timeouts: impl Iterator<Item = GoDuration>) -> BTreeMap<GoDuration, usize> {
-    let mut counts = BTreeMap::new();
-    for timeout in timeouts {
-        let count: &mut usize = counts.entry(timeout).or_default();
-        *count = count.saturating_add(1);
-    }
-    counts
 }
 
 /// Such as `a, b and c`.

@@ -1,9 +1,10 @@
 //! The control planes of a cluster as text.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use mcm_insight::{
     fleet::{FleetAnswer, PlaneAnswer, PlaneState},
+    grouping::occurrences,
     table::table_for,
     terminal::{StatusMark, TerminalLook, cut, short},
 };
@@ -19,7 +20,7 @@ pub(super) fn text(look: TerminalLook, title: &str, answer: &FleetAnswer, all: b
     if look.is_terminal {
         let _ = writeln!(text, "{title}");
         let _ = writeln!(text, "{} {}", look.mark(mark(planes, unread)), summary(planes));
-        for (owner, count) in owners(planes) {
+        for (owner, count) in occurrences(planes.iter().flat_map(|plane| &plane.owners)) {
             let _ = writeln!(text, "    {owner}: {}", counted(count, "control plane"));
         }
     } else if planes.is_empty() {
@@ -56,20 +57,10 @@ fn mark(planes: &[PlaneAnswer], unread: &[String]) -> StatusMark {
 
 /// Such as `203 control planes: 2 no manager, 1 parked, 200 led`.
 fn summary(planes: &[PlaneAnswer]) -> String {
-    let mut states = BTreeMap::<PlaneState, usize>::new();
-    planes.iter().for_each(|plane| *states.entry(plane.state).or_default() += 1);
+    let states = occurrences(planes.iter().map(|plane| plane.state));
     let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let all = counted(planes.len(), "control plane");
     if states.is_empty() { all } else { format!("{all}: {}", states.join(", ")) }
-}
-
-/// The control planes of each owner.
-fn owners(planes: &[PlaneAnswer]) -> BTreeMap<&str, usize> {
-    let mut owners = BTreeMap::new();
-    for owner in planes.iter().flat_map(|plane| &plane.owners) {
-        *owners.entry(owner.as_str()).or_default() += 1;
-    }
-    owners
 }
 
 fn row(plane: &PlaneAnswer) -> [String; 5] {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::branch::TreeBranch;
 use mcm_insight::{
-    grouping::{CauseNames, FEWEST, by_key, merged, placed, plural},
+    grouping::{CauseNames, FEWEST, by_key, merged, placed, plural, ranked},
     story::{DEPLOYMENT, MACHINE, ObjectVerdict, SET, titled},
     terminal::{StatusMark, TerminalLook, ago, cut, cut_inside, wrapped},
 };
@@ -132,10 +132,7 @@ fn branch_of_many(first: &TreeBranch, others: &[&TreeBranch]) -> TreeBranch {
         "Pod" => "pods".to_owned(),
         kind => plural(&titled(first.api_group, kind)),
     };
-    let zones = by_key(others.iter(), |one| &one.zone);
-    let zones = zones.iter().filter_map(|alike| Some((alike.first()?.zone.as_ref()?, alike.len())));
-    let mut zones: Vec<(&String, usize)> = zones.collect();
-    zones.sort_by_key(|(zone, count)| (std::cmp::Reverse(*count), *zone));
+    let zones = ranked(others.iter().filter_map(|one| one.zone.as_deref()));
     let zones: Vec<String> = zones.iter().take(ZONES).map(|(zone, count)| format!("{zone} {count}")).collect();
     let place = if zones.is_empty() { String::new() } else { format!("zones: {}", zones.join(", ")) };
     let is_waiting = first.kind != "Pod" && first.verdict != Some(ObjectVerdict::Settled);
