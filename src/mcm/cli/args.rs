@@ -35,7 +35,7 @@ use super::{
     vms::VmsOptions,
     why::WhyOptions,
 };
-use mcm_rules::plan::shell::CallFlags;
+use mcm_rules::plan::shell::{CallFlags, control_flags};
 
 const CONTROLLER_MANAGER: &str = "machine-controller-manager";
 const MACHINE_CONTROLLER: &str = "machine-controller";
@@ -321,12 +321,10 @@ fn call_flags(called: ProgramName, matches: &ArgMatches) -> CallFlags {
     let leaf = leaf.unwrap_or(matches);
     let text = |id: &str| leaf.try_get_one::<String>(id).ok().flatten().cloned();
     let file = leaf.try_get_one::<PathBuf>("kubeconfig").ok().flatten().map(|path| path.display().to_string());
-    let one = [("--kubeconfig", file), ("--context", text("context")), ("--as", text("as_user"))];
     let groups = leaf.try_get_many::<String>("as_group").ok().flatten().into_iter().flatten();
-    let control = one.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
     CallFlags {
         program: called.plugin_name(),
-        control: control.chain(groups.map(|group| ("--as-group", group.clone()))).collect(),
+        control: control_flags(file, text("context"), text("as_user"), groups.cloned()),
         target: text("target_kubeconfig").unwrap_or_default(),
     }
 }

@@ -73,6 +73,18 @@ pub struct CallFlags {
     pub target: String,
 }
 
+/// The flags for the control cluster, in the order in which they are printed.
+pub fn control_flags(
+    kubeconfig: Option<String>,
+    context: Option<String>,
+    user: Option<String>,
+    groups: impl IntoIterator<Item = String>,
+) -> Vec<(&'static str, String)> {
+    let one = [("--kubeconfig", kubeconfig), ("--context", context), ("--as", user)];
+    let one = one.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+    one.chain(groups.into_iter().map(|group| ("--as-group", group))).collect()
+}
+
 impl CallFlags {
     /// A text with the flags of this call in each of its commands, which begin with `mcm` or `kubectl`. A command of the target
     /// cluster has those of that cluster.

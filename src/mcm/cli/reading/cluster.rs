@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::{flags::ControlKubeconfig, program};
-use mcm_rules::plan::shell::CallFlags;
+use mcm_rules::plan::shell::{CallFlags, control_flags};
 use mcm_runtime::kubeconfig::ContextChoice;
 
 /// The context of the kubeconfig, and the user in whose name requests are made, with the meaning that kubectl gives the flags.
@@ -52,9 +52,7 @@ impl ClusterOptions {
     pub(in crate::cli) fn call(&self, target: &str) -> CallFlags {
         let ContextOptions { context, as_user, as_group } = &self.context;
         let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
-        let one = [("--kubeconfig", kubeconfig.as_ref()), ("--context", context.as_ref()), ("--as", as_user.as_ref())];
-        let one = one.into_iter().filter_map(|(flag, value)| Some((flag, value?.clone())));
-        let groups = as_group.iter().map(|group| ("--as-group", group.clone()));
-        CallFlags { program: program::plugin_name(), control: one.chain(groups).collect(), target: target.to_owned() }
+        let control = control_flags(kubeconfig, context.clone(), as_user.clone(), as_group.iter().cloned());
+        CallFlags { program: program::plugin_name(), control, target: target.to_owned() }
     }
 }
