@@ -15,7 +15,7 @@ use decide::ObjectPatch;
 use jiff::Timestamp;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+    api::{DynamicObject, Patch, PatchParams},
 };
 use look::PlannedPatch;
 use serde_json::Value;
@@ -25,10 +25,7 @@ use super::{
     plan::{self, Plan},
     reading::{ClusterOptions, ReadingOptions},
 };
-use crate::api::{
-    GoDuration,
-    machine::{GROUP, VERSION},
-};
+use crate::api::{GoDuration, kinds::mcm_kind};
 use mcm_controllers::SETS;
 use mcm_insight::{memory, read_only, reader, terminal::TerminalLook};
 use mcm_rules::plan::SubjectRef;
@@ -391,8 +388,8 @@ enum PatchOutcome {
 /// Sends the patch, with the resource version of the object that was read as its precondition.
 async fn write(client: &Client, change: &ObjectPatch, dry_run: bool) -> Result<PatchOutcome> {
     let SubjectRef { kind, namespace, name } = &change.object;
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, kind));
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let resource = mcm_kind(kind).with_context(|| format!("patch {kind} {namespace}/{name}: the kind is unknown"))?;
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource.api_resource());
     let parameters = PatchParams { dry_run, field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     match api.patch(name, &parameters, &Patch::Merge(change.patch_at_version())).await {
         Ok(_) => Ok(PatchOutcome::Yes),
