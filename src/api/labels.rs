@@ -86,6 +86,8 @@ pub const UNFREEZE: &str = "safety.machine.sapcloud.io/unfreeze";
 pub const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// Annotation on a Node: [`SCALE_DOWN_DISABLED`] was set by mcm, so mcm may remove it.
 pub const SCALE_DOWN_DISABLED_BY_MCM: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm";
+/// Value of the two annotations above.
+pub const SCALE_DOWN_IS_DISABLED: &str = "true";
 /// Annotation on a MachineClass: the problems that its driver reported. It replaces a condition, because a MachineClass
 /// has no status and the CRD of the reference prunes unknown fields. The reference neither reads nor writes it.
 pub const CLASS_PROBLEMS: &str = "machine.sapcloud.io/class-problems";
@@ -106,6 +108,9 @@ pub const POOL: &str = "machine.mcm/pool";
 /// Annotation on a Machine or MachineDeployment of the provider for Cluster API: its VMs are deleted with it. The provider
 /// writes it before it deletes the object. A user writes it to delete the VM of an object whose owner was removed by force.
 pub const DELETE_VM: &str = "machine.mcm/delete-vm";
+/// Annotation on a MachineClass that the provider made of the description in an MCMMachine: a hash of the part of the description that
+/// only another VM can have. Written and read by the provider.
+pub const DESCRIPTION_HASH: &str = "machine.mcm/description-hash";
 /// Annotation on a Machine of the provider for Cluster API whose VM may be under creation: `clusterctl move` waits for
 /// its end.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
@@ -131,6 +136,8 @@ pub const MADE_FOR: &str = "machine.mcm/made-for";
 /// Annotation in the template of a MachineDeployment: when its machines were last restarted. `mcm rollout restart` writes it, so that
 /// the template is another one; no program reads it.
 pub const RESTARTED_AT: &str = "machine.mcm/restarted-at";
+/// Annotation on a Machine that `mcm machine replace` replaces: how far it is. That command alone writes and reads it.
+pub const REPLACEMENT: &str = "machine.mcm/replacement";
 /// Annotation on a MachineDeployment, written by users: with the value [`ZERO`], absent replicas are 0 whichever client
 /// left them out. Read by the deployment controller.
 pub const ABSENT_REPLICAS: &str = "machine.mcm/absent-replicas";
@@ -139,6 +146,11 @@ pub const ZERO: &str = "zero";
 /// Annotation on the Leases of managers, written by their holder while Machines are frozen, because an API server does not answer:
 /// since when and why, in JSON. Read by `mcm why` and other commands that only read.
 pub const FROZEN: &str = "machine.mcm/frozen";
+/// Label on the Leases of the members of a fleet, with the name of the fleet. Written and read by its replicas.
+pub const FLEET: &str = "machine.mcm/fleet";
+/// Annotation on the Lease of a member of a fleet: the namespaces that it is ready to take over, separated by commas. Written and
+/// read by the replicas of the fleet.
+pub const ASKS_FOR: &str = "machine.mcm/asks-for";
 /// Annotation of kubectl; never copied.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

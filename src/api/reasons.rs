@@ -207,6 +207,8 @@ strings! {
         VmTaken = "VMTaken",
         /// The VM existed, and its ID was lost.
         VmLost = "VMLost",
+        /// The description was changed in place, and only another VM can be as it says.
+        NewVmRequired = "NewVMRequired",
         /// The Nodes of the workload cluster cannot be read.
         NotConnected = "NotConnected",
         /// The driver of the VM does not serve the load balancer.

@@ -275,7 +275,7 @@ impl BoundedBody {
         Poll::Ready(Ok(()))
     }
 
-    /// The rest of the response is not read: the connection ends with the body.
+    /// The rest of the response is not read: its stream or connection ends with the body.
     fn end(&mut self, error: TooLarge) -> Poll<Option<Result<Frame<<Body as HttpBody>::Data>, BoxError>>> {
         (self.body, self.turn) = (Body::empty(), None);
         self.read = 0;

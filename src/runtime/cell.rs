@@ -28,7 +28,7 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    cache::{CacheableKind, Key, ObjectCache, ObjectChange},
+    cache::{CacheableKind, Key, ObjectCache, ObjectChange, UnreadableObject},
     cells::CellRegistry,
     clock::TimeSource,
     engaged::{
@@ -41,6 +41,7 @@ use super::{
     fence,
     guard::GuardedObject,
     kind_cache::{CachedKind, KindCache, KindCaches},
+    members::standing::FleetStanding,
     metrics::{ExportGuard, MetricsRegistry, TextExposition},
     objects::{CachedApi, chain},
     panics::{self, PanicPlace},
@@ -104,12 +105,14 @@ pub struct NamespaceRules {
     pub switch: Option<Arc<DeploymentSwitch>>,
     /// The Leases of the namespace.
     pub claims: Option<ClaimConfig>,
+    /// This process is a member of its fleet.
+    pub member: Option<Arc<FleetStanding>>,
 }
 
 impl NamespaceRules {
     fn gate(&self, role: &ControllerRole) -> Arc<NamespaceGate> {
         let claims = self.claims.clone().map(|config| NamespaceClaims::new(config, role.lease));
-        Arc::new(NamespaceGate::new(self.switch.clone(), claims))
+        Arc::new(NamespaceGate::new(self.switch.clone(), claims, self.member.clone()))
     }
 }
 
@@ -232,6 +235,8 @@ type MetricsExport = Box<dyn Fn(&MetricsRegistry) -> ExportGuard + Send + Sync>;
 #[derive(Default)]
 struct RoleTasks {
     is_leading: Arc<AtomicBool>,
+    /// A program that is no replica of this process holds the Lease.
+    is_foreign: Arc<AtomicBool>,
     /// By the name of their queue.
     workers: Vec<(&'static str, WorkerRun)>,
     on_start: Vec<StartHook>,
@@ -500,17 +505,31 @@ impl ControllerCell {
         &self.config.targets
     }
 
+    /// For the election of a role, which sets it while a program that is no replica of this process holds the Lease.
+    pub fn foreign_flag(&self, role: &ControllerRole) -> Arc<AtomicBool> {
+        self.tasks.get(role.name).map(|tasks| Arc::clone(&tasks.is_foreign)).unwrap_or_default()
+    }
+
     /// The plan that a controller would make for an object now, from the caches; `None` if the object does not exist or is
     /// unreadable. Nothing is executed.
     pub fn preview(&self, controller: &str, key: &Key) -> Option<PlanPreview> {
         self.previews.get(controller)?(key)
     }
 
+    /// The cache of a kind; `None` if no kind of the cell uses it.
+    pub fn cache<K: CachedKind>(&self) -> Option<&Arc<ObjectCache<K>>> {
+        let known = self.shared.get(&TypeId::of::<CachedApi<K>>())?;
+        known.downcast_ref::<CachedApi<K>>().map(|objects| &objects.cache)
+    }
+
     /// The objects of a kind in the cache.
     pub fn cached<K: CachedKind>(&self) -> Vec<Arc<K>> {
-        let known =
-            self.shared.get(&TypeId::of::<CachedApi<K>>()).and_then(|known| known.downcast_ref::<CachedApi<K>>());
-        known.map(|objects| objects.cache.all()).unwrap_or_default()
+        self.cache::<K>().map(|cache| cache.all()).unwrap_or_default()
+    }
+
+    /// The objects of a kind that exist and cannot be decoded.
+    pub fn unreadable<K: CachedKind>(&self) -> Vec<UnreadableObject> {
+        self.cache::<K>().map(|cache| cache.unreadable()).unwrap_or_default()
     }
 
     /// Waits until every cache is filled. Of Nodes only those of the target that all Machines share.

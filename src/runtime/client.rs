@@ -13,35 +13,53 @@ use super::{
     body::ResponseLimits,
     budget::BudgetLayer,
     fence::FenceLayer,
-    kubeconfig::{ClusterConfig, address, cause},
+    kubeconfig::ClusterConfig,
     limiter::{InFlightLayer, RateLimitLayer, RepeatRefused, RequestRate},
     metrics::RequestMetrics,
-    reload::{ClientError, ReloadingClient},
+    reload::{ClientError, ReloadingClient, ServerConnections},
+    transport::{plain_transport, transport},
 };
 
-/// Requests in flight. Each is a connection; more of them do not make an API server faster.
+/// Requests in flight. More of them do not make an API server faster.
 pub const IN_FLIGHT: usize = 24;
 /// Time limit of a request. Watches are exempt.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Retries of a request that an overloaded API server rejected.
 const REPETITIONS: u32 = 5;
 
+/// Connections for [`client`]. None is opened before the first request.
+///
+/// # Errors
+/// The configuration names certificates, credentials or a proxy that cannot be used.
+pub fn connections(cluster: &ClusterConfig) -> Result<ServerConnections, ClientError> {
+    ServerConnections::new(cluster, |config| transport(prepared(config)))
+}
+
+/// Connections for [`lease_client`]. They speak HTTP/1.1: after a renewal without an answer, the next one has another connection.
+///
+/// # Errors
+/// As for [`connections`].
+pub fn lease_connections(cluster: &ClusterConfig) -> Result<ServerConnections, ClientError> {
+    ServerConnections::new(cluster, |config| plain_transport(prepared(config)))
+}
+
 /// A client for controllers, whose responses have limits: limited to `rate`, to the share of a cell in the budget of the server, and to [`IN_FLIGHT`] requests at once. Watches are exempt from both and
 /// have no timeout but the server's.
 ///
 /// # Errors
-/// The configuration names certificates, credentials or a proxy that cannot be used.
+/// The user agent cannot be sent.
 pub fn client(
-    cluster: &ClusterConfig,
+    connections: &ServerConnections,
     user_agent: &str,
     limits: ResponseLimits,
     rate: RequestRate,
     share: Option<BudgetLayer>,
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
+    let cluster = connections.cluster();
     let requests = metrics.layer(&cluster.config.cluster_url);
     // Each layer wraps those above it.
-    Ok(builder(cluster, limits, user_agent)?
+    Ok(builder(connections, limits, user_agent)?
         .with_layer(&FenceLayer)
         .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
         .with_layer(&InFlightLayer::new(IN_FLIGHT, PATIENCE))
@@ -58,13 +76,14 @@ pub fn client(
 /// # Errors
 /// As for [`client`].
 pub fn lease_client(
-    cluster: &ClusterConfig,
+    connections: &ServerConnections,
     user_agent: &str,
     share: Option<BudgetLayer>,
     metrics: &RequestMetrics,
 ) -> Result<Client, ClientError> {
+    let cluster = connections.cluster();
     let requests = metrics.layer(&cluster.config.cluster_url);
-    Ok(builder(cluster, ResponseLimits::CONTROL, user_agent)?
+    Ok(builder(connections, ResponseLimits::CONTROL, user_agent)?
         .with_layer(&metrics.clock(&cluster.config.cluster_url).layer(user_agent))
         .with_layer(&option_layer(share))
         .with_layer(&requests)
@@ -72,22 +91,21 @@ pub fn lease_client(
 }
 
 fn builder(
-    cluster: &ClusterConfig,
+    connections: &ServerConnections,
     limits: ResponseLimits,
     user_agent: &str,
 ) -> Result<ClientBuilder<ReloadingClient>, ClientError> {
     let agent = HeaderValue::from_str(user_agent).map_err(|_| ClientError::UserAgent(user_agent.to_owned()))?;
-    let connection = ReloadingClient::new(cluster, limits, move |config| transport(config, agent.clone()))?;
-    Ok(ClientBuilder::new(connection, cluster.config.default_namespace.clone()))
+    let namespace = connections.cluster().config.default_namespace.clone();
+    Ok(ClientBuilder::new(connections.within(limits, agent), namespace))
 }
 
-fn transport(mut config: Config, agent: HeaderValue) -> Result<Client, ClientError> {
+/// The configuration of connections: each client adds its user agent, and retries by itself.
+fn prepared(mut config: Config) -> Config {
     config.headers.retain(|(name, _)| name != USER_AGENT);
-    config.headers.push((USER_AGENT, agent));
     // It would retry creates whose outcome is unknown, for minutes, while holding a slot.
     config.default_retry = false;
-    let server = config.cluster_url.clone();
-    Client::try_from(config).map_err(|error| ClientError::Config { server: address(&server), cause: cause(&error) })
+    config
 }
 
 #[cfg(test)]
@@ -115,9 +133,10 @@ mod tests {
 
         let metrics = MetricsRegistry::new();
         let cluster = ClusterConfig::from(Config::new(format!("http://user:secret@{host}").parse().unwrap()));
+        let (shared, of_leases) = (connections(&cluster).unwrap(), lease_connections(&cluster).unwrap());
         let clients = [
             client(
-                &cluster,
+                &shared,
                 "machine-controller",
                 ResponseLimits::CONTROL,
                 RequestRate { qps: 20.0, burst: 30 },
@@ -125,7 +144,7 @@ mod tests {
                 metrics.requests(),
             )
             .unwrap(),
-            lease_client(&cluster, "machine-controller", None, metrics.requests()).unwrap(),
+            lease_client(&of_leases, "machine-controller", None, metrics.requests()).unwrap(),
         ];
         for client in &clients {
             let node = Api::<Node>::all(client.clone()).get("n").await.unwrap();
@@ -137,10 +156,11 @@ mod tests {
         assert!(!text.contains("secret"), "{text}");
     }
 
-    #[test]
-    fn a_user_agent_that_cannot_be_sent_is_named() {
+    #[tokio::test]
+    async fn a_user_agent_that_cannot_be_sent_is_named() {
         let cluster = ClusterConfig::from(Config::new("http://localhost".parse().unwrap()));
-        let error = builder(&cluster, ResponseLimits::CONTROL, "a\nb").err().unwrap();
+        let connections = connections(&cluster).unwrap();
+        let error = builder(&connections, ResponseLimits::CONTROL, "a\nb").err().unwrap();
         assert!(error.to_string().contains(r#""a\nb""#), "{error}");
     }
 }

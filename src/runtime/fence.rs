@@ -6,22 +6,67 @@
 
 use std::{
     future::Future,
-    sync::Arc,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll},
 };
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, select_all},
+    future::{BoxFuture, poll_fn, select_all},
 };
 use http::{Method, Request};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
+use super::clock::TimeSource;
+
 tokio::task_local! {
     static FENCE: LeaseFence;
+}
+
+/// A kind of call that is sent only while its task may act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FencedCall {
+    /// A write to an API server.
+    Write,
+    /// A call of a driver that changes something in a cloud.
+    Cloud,
+}
+
+/// Calls of this process that were not sent.
+static REFUSED_WRITES: AtomicU64 = AtomicU64::new(0);
+static REFUSED_CLOUD_CALLS: AtomicU64 = AtomicU64::new(0);
+
+impl FencedCall {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 2] = [Self::Write, Self::Cloud];
+
+    /// The value of a label.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Cloud => "cloud",
+        }
+    }
+
+    /// The number of such calls that were not sent.
+    pub(crate) fn refused(self) -> u64 {
+        self.count().load(Ordering::Relaxed)
+    }
+
+    fn count(self) -> &'static AtomicU64 {
+        match self {
+            Self::Write => &REFUSED_WRITES,
+            Self::Cloud => &REFUSED_CLOUD_CALLS,
+        }
+    }
 }
 
 /// The right of a task to act, from a Lease or several of them. Clones share it.
@@ -32,6 +77,8 @@ pub struct LeaseFence(Vec<Arc<FencePart>>);
 struct FencePart {
     state: Mutex<FenceState>,
     closed: CancellationToken,
+    /// A second clock that bounds it: the monotonic clock stops while a VM is paused.
+    wall: Option<Arc<dyn TimeSource>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +86,8 @@ enum FenceState {
     /// The role needs no Lease.
     #[default]
     Unbounded,
-    /// Until then, if it is not renewed.
-    Until(Instant),
+    /// Until then by both clocks, if it is not renewed.
+    Until(Instant, Timestamp),
     /// The Lease is lost.
     Closed,
 }
@@ -60,19 +107,32 @@ impl FencePart {
     fn is_open(&self) -> bool {
         match *self.state.lock() {
             FenceState::Unbounded => true,
-            FenceState::Until(end) => Instant::now() < end,
+            FenceState::Until(end, wall_end) => {
+                Instant::now() < end && self.wall.as_ref().is_none_or(|wall| wall.now() < wall_end)
+            }
             FenceState::Closed => false,
         }
     }
 }
 
 impl LeaseFence {
+    /// A fence that is bounded by the wall clock as well, and not open before it is extended.
+    pub fn of_two_clocks(wall: Arc<dyn TimeSource>) -> Self {
+        let state = Mutex::new(FenceState::Until(Instant::now(), Timestamp::MIN));
+        Self(vec![Arc::new(FencePart { state, closed: CancellationToken::new(), wall: Some(wall) })])
+    }
+
     /// The Lease lasts until then. A lost Lease stays lost.
     pub fn extend(&self, until: Instant) {
+        self.extend_both(until, Timestamp::MAX);
+    }
+
+    /// The Lease lasts until the first of both times, each by its clock. A lost Lease stays lost.
+    pub fn extend_both(&self, until: Instant, wall_until: Timestamp) {
         for part in &self.0 {
             let mut state = part.state.lock();
             if !matches!(*state, FenceState::Closed) {
-                *state = FenceState::Until(until);
+                *state = FenceState::Until(until, wall_until);
             }
         }
     }
@@ -122,14 +182,20 @@ pub async fn within<F: Future>(fence: LeaseFence, work: F) -> F::Output {
     FENCE.scope(fence, work).await
 }
 
-/// Does work until the current task may no longer act; `None` if that came first. The work is dropped then.
+/// Does work until the current task may no longer act; `None` if that came first. The work is dropped then. Each of its parts
+/// checks the time: after a stop of the process it may continue before the renewal of the Lease.
 pub async fn while_open<F: Future>(work: F) -> Option<F::Output> {
     let fence = current();
     let closed = fence.closed();
+    let mut work = pin!(work);
+    let timed = poll_fn(|context| match fence.is_open() {
+        true => work.as_mut().poll(context).map(Some),
+        false => Poll::Ready(None),
+    });
     tokio::select! {
         biased;
         () = closed => None,
-        done = work => Some(done),
+        done = timed => done,
     }
 }
 
@@ -141,6 +207,15 @@ pub fn current() -> LeaseFence {
 /// True while the current task may act. Work without a Lease may.
 pub fn may_act() -> bool {
     FENCE.try_with(LeaseFence::is_open).unwrap_or(true)
+}
+
+/// True while the current task may act. Otherwise its call must not be sent, and is counted.
+pub fn may_send(call: FencedCall) -> bool {
+    let may = may_act();
+    if !may {
+        call.count().fetch_add(1, Ordering::Relaxed);
+    }
+    may
 }
 
 /// Rejects writes of tasks that may no longer act. No layer below it may delay a request.
@@ -180,7 +255,7 @@ where
         let inner = self.inner.clone();
         // The service is called in a task of the client, and its future is polled by the task that sends the request.
         async move {
-            if request.method() != Method::GET && !may_act() {
+            if request.method() != Method::GET && !may_send(FencedCall::Write) {
                 return Err(NoLongerLeader.into());
             }
             inner.oneshot(request).await
@@ -191,10 +266,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::atomic::{AtomicUsize, Ordering},
-        time::Duration,
-    };
+    use std::{sync::atomic::AtomicUsize, time::Duration};
 
     use axum::{Json, Router, routing::any};
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -207,8 +279,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        body::ResponseLimits, client, kubeconfig::ClusterConfig, limiter::RequestRate, metrics::MetricsRegistry,
-        objects::chain,
+        body::ResponseLimits, client, clock::ManualClock, kubeconfig::ClusterConfig, limiter::RequestRate,
+        metrics::MetricsRegistry, objects::chain,
     };
 
     #[tokio::test(start_paused = true)]
@@ -230,6 +302,45 @@ mod tests {
             assert!(!spawned.await.unwrap());
         })
         .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_of_two_clocks_ends_the_right_to_act() {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let seconds = Duration::from_secs;
+        let wall = ManualClock::at(start);
+        let fence = LeaseFence::of_two_clocks(Arc::new(wall.clone()));
+        assert!(!fence.is_open(), "it was not renewed yet");
+        let renew = || fence.extend_both(Instant::now() + seconds(10), wall.now() + seconds(10));
+        renew();
+        wall.advance(jiff::SignedDuration::from_millis(9_999));
+        assert!(fence.is_open());
+        wall.advance(jiff::SignedDuration::from_millis(1));
+        assert!(!fence.is_open(), "the computer was suspended");
+        renew();
+        wall.advance(jiff::SignedDuration::from_hours(-1));
+        tokio::time::advance(seconds(9)).await;
+        assert!(fence.is_open());
+        tokio::time::advance(seconds(1)).await;
+        assert!(!fence.is_open(), "the wall clock was set back");
+        fence.close();
+        renew();
+        assert!(!fence.is_open());
+    }
+
+    /// The tasks of a process that was stopped continue in any order.
+    #[tokio::test(start_paused = true)]
+    async fn work_under_a_lease_that_ran_out_goes_no_further_although_nothing_has_closed_it() {
+        let (fence, steps) = (LeaseFence::default(), AtomicUsize::new(0));
+        fence.extend(Instant::now() + Duration::from_secs(10));
+        let work = async {
+            for _ in 0..3 {
+                steps.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(6)).await;
+            }
+        };
+        assert_eq!(within(fence, while_open(work)).await, None);
+        assert_eq!(steps.load(Ordering::Relaxed), 2, "at 0 s and at 6 s");
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,9 +377,10 @@ mod tests {
         let _server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
         let cluster = ClusterConfig::from(Config::new(url.parse().unwrap()));
         let rate = RequestRate { qps: 100.0, burst: 100 };
+        let connections = client::connections(&cluster).unwrap();
+        let metrics = MetricsRegistry::new();
         let client =
-            client::client(&cluster, "mcm", ResponseLimits::CONTROL, rate, None, MetricsRegistry::new().requests())
-                .unwrap();
+            client::client(&connections, "mcm", ResponseLimits::CONTROL, rate, None, metrics.requests()).unwrap();
         let maps = Api::<ConfigMap>::namespaced(client, "n");
         let send_all = async || {
             let (post, map, patch) = (PostParams::default(), ConfigMap::default(), Patch::Merge(json!({})));
@@ -284,10 +396,12 @@ mod tests {
             assert!(send_all().await.iter().all(Result::is_ok));
             assert_eq!(writes.load(Ordering::Relaxed), 4);
             fence.close();
+            let refused = FencedCall::Write.refused();
             for answer in send_all().await {
                 let error = chain(&answer.unwrap_err());
                 assert!(error.contains("no longer the leader"), "{error}");
             }
+            assert!(FencedCall::Write.refused() >= refused + 4);
             maps.get("a").await.unwrap();
         })
         .await;

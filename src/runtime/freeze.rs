@@ -1,8 +1,8 @@
 //! Since when and why the Machines of a cell are frozen, which its Leases show, so that a reader needs no port of the manager.
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// Longest text of a cause in a Lease, in characters: an API server may send any text.
 const LONGEST_CAUSE: usize = 500;
@@ -27,18 +27,33 @@ pub struct PublishedFreeze {
 }
 
 /// The freeze of the Machines of a cell, if they are frozen.
-#[derive(Debug, Default)]
-pub struct FreezeNotice(Mutex<Option<FreezeCause>>);
+#[derive(Debug)]
+pub struct FreezeNotice(watch::Sender<Option<FreezeCause>>);
+
+impl Default for FreezeNotice {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
 
 impl FreezeNotice {
     /// Stores the cause; `None` if Machines are not frozen.
     pub fn set(&self, cause: Option<FreezeCause>) {
-        *self.0.lock() = cause;
+        self.0.send_if_modified(|known| {
+            let is_other = *known != cause;
+            *known = cause;
+            is_other
+        });
+    }
+
+    /// Receives later changes.
+    pub fn subscribe(&self) -> watch::Receiver<Option<FreezeCause>> {
+        self.0.subscribe()
     }
 
     /// The value of the annotation that `identity` writes; `None` if Machines are not frozen.
     pub fn published(&self, identity: &str) -> Option<String> {
-        let FreezeCause { since, why } = self.0.lock().clone()?;
+        let FreezeCause { since, why } = self.0.borrow().clone()?;
         let cause = FreezeCause { since, why: why.chars().take(LONGEST_CAUSE).collect() };
         serde_json::to_string(&PublishedFreeze { identity: identity.to_owned(), cause }).ok()
     }

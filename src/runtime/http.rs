@@ -96,7 +96,7 @@ pub enum DiagnosticReaders {
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: choose another --address or --port, or stop the process that uses it")]
+    #[error("cannot listen on {address}: choose another address, or stop the process that uses it")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -105,7 +105,7 @@ pub enum HttpError {
         source: io::Error,
     },
     /// No certificate can be used.
-    #[error("serve diagnostics over TLS")]
+    #[error("serve over TLS")]
     Certificate(#[from] CertificateError),
 }
 
@@ -174,6 +174,16 @@ impl EndpointServer {
     pub fn serve_router(self, router: Router, files: CertificateFiles) -> Result<RunningServer, HttpError> {
         let certificate = certificate::endpoint(Some(files), certificate::LOOK)?;
         self.serve_tls(router, certificate, ConnectionLimits::WATCHES)
+    }
+
+    /// Serves a router over TLS in a background task until it is stopped, with the limits of the endpoints: one request a connection.
+    ///
+    /// # Errors
+    /// The files of the certificate cannot be used.
+    pub fn serve_requests(self, router: Router, files: CertificateFiles) -> Result<RunningServer, HttpError> {
+        let certificate = certificate::endpoint(Some(files), certificate::LOOK)?;
+        info!(address = %self.address, "serving requests with TLS");
+        self.serve_tls(router.layer(map_response(last_answer)), certificate, ConnectionLimits::default())
     }
 
     fn serve_with(

@@ -85,6 +85,8 @@ pub enum UserAgent {
     MachineController,
     /// The provider for Cluster API.
     CapiManager,
+    /// The update extension for Cluster API.
+    CapiExtension,
     /// Leader election.
     LeaderElection,
     /// The simulated cloud, whose VMs register their Nodes.
@@ -175,6 +177,7 @@ impl UserAgent {
             Self::ControllerManager => "machine-controller-manager",
             Self::MachineController => "machine-controller",
             Self::CapiManager => concat!("mcm-capi-manager/", env!("CARGO_PKG_VERSION")),
+            Self::CapiExtension => concat!("mcm-capi-extension/", env!("CARGO_PKG_VERSION")),
             Self::LeaderElection => "machine-leader-election",
             Self::SimulatedCloud => concat!("mcm-simulated-cloud/", env!("CARGO_PKG_VERSION")),
         }

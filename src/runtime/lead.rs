@@ -76,7 +76,7 @@ async fn lead_role(
             match ended {
                 RoleEnd::Completely => leadership.release().await,
                 // The next leader waits until the Lease has expired, and so until the aborted calls are over.
-                RoleEnd::Aborted => leadership.abandon(),
+                RoleEnd::Aborted => leadership.end_aborted().await,
             }
             Ok(())
         }

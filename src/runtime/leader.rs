@@ -13,12 +13,16 @@
 
 mod hand_over;
 mod leadership;
+mod membership;
 mod standby;
 mod terminating;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -34,12 +38,22 @@ use tokio::{
 
 use super::{
     clock::TimeSource, dated::DatedObject, events::EventRecorder, freeze::FreezeNotice, http::ReadinessPart,
-    kubeconfig::cause,
+    kubeconfig::cause, members::standing::FleetStanding,
 };
 use mcm_api::{labels, reasons::EventReason};
 use mcm_rules::plan::Event;
 
 pub use leadership::LeaseLeadership;
+pub use membership::{FleetMembership, MembershipConfig};
+
+/// Timing of claims of namespaces by a process whose liveness another Lease shows. Go programs honour the recorded duration.
+pub const CLAIM: LeaseTiming = LeaseTiming {
+    lease_duration: Duration::from_secs(900),
+    renew_deadline: Duration::from_secs(600),
+    retry_period: Duration::from_secs(2),
+};
+/// The period of renewals of claims.
+pub const CLAIM_RENEWAL: Duration = Duration::from_secs(300);
 
 /// Timing of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +183,10 @@ pub struct LeaderElection {
     /// The period of renewals; the retry period if `None`.
     renews_every: Option<Duration>,
     freeze: Option<Arc<FreezeNotice>>,
+    /// Set while a program that is no replica of this process holds the Lease.
+    is_foreign: Arc<AtomicBool>,
+    /// The standing of the process in its fleet, if it is a member of one.
+    member: Option<Arc<FleetStanding>>,
 }
 
 impl LeaderElection {
@@ -178,8 +196,12 @@ impl LeaderElection {
     /// The timing is invalid.
     pub fn new(client: Client, config: LeaseConfig, clock: Arc<dyn TimeSource>) -> Result<Self, InvalidTiming> {
         config.timing.validate()?;
+        Ok(Self::of_valid(client, config, clock))
+    }
+
+    fn of_valid(client: Client, config: LeaseConfig, clock: Arc<dyn TimeSource>) -> Self {
         let leases = Api::namespaced(client, &config.namespace);
-        Ok(Self {
+        Self {
             leases,
             config,
             clock,
@@ -189,7 +211,9 @@ impl LeaderElection {
             runtime: None,
             renews_every: None,
             freeze: None,
-        })
+            is_foreign: Arc::default(),
+            member: None,
+        }
     }
 
     /// Names the API server in logs.
@@ -211,6 +235,12 @@ impl LeaderElection {
         Self { renews_every: Some(period), ..self }
     }
 
+    /// Acquires the Lease as a member of a fleet, from which an expelled member loses it at once. The leader needs its membership as well.
+    #[must_use]
+    pub fn of_member(self, member: &Arc<FleetStanding>) -> Self {
+        Self { member: Some(Arc::clone(member)), ..self }
+    }
+
     /// Records events on the Lease when this process becomes leader and when it stops.
     #[must_use]
     pub fn recording(self, events: EventRecorder) -> Self {
@@ -223,6 +253,12 @@ impl LeaderElection {
         Self { freeze: Some(freeze), ..self }
     }
 
+    /// Sets a flag while a program that is no replica of this process holds the Lease.
+    #[must_use]
+    pub fn noticing(self, is_foreign: Arc<AtomicBool>) -> Self {
+        Self { is_foreign, ..self }
+    }
+
     /// Reports to `readiness` whether the Lease can be read. A standby is also ready.
     #[must_use]
     pub fn reporting(self, readiness: ReadinessPart) -> Self {
@@ -231,20 +267,27 @@ impl LeaderElection {
 
     /// Writes the Lease with our identity: a renewal if it is ours already, otherwise an acquisition.
     async fn claim(&self, base: Option<&Lease>) -> Result<LeaseTerm, LeaseCallError> {
+        self.write(self.claimed(base)).await
+    }
+
+    /// Creates the Lease, or replaces the version that was read.
+    async fn write(&self, lease: Lease) -> Result<LeaseTerm, LeaseCallError> {
         let sent_at = Instant::now();
-        let wish = DatedObject(self.claimed(base));
-        let params = PostParams::default();
-        let DatedObject(lease) = match base {
-            None => self.call(self.leases.create(&params, &wish)).await,
-            Some(_) => match self.call(self.leases.replace(&self.config.name, &params, &wish)).await {
-                // The Lease was deleted.
-                Err(LeaseCallError::Api(kube::Error::Api(status))) if status.code == 404 => {
-                    Err(LeaseCallError::Conflict)
-                }
-                other => other,
-            },
-        }?;
+        let lease = match lease.metadata.resource_version {
+            None => self.call(self.leases.create(&PostParams::default(), &DatedObject(lease))).await?.0,
+            Some(_) => self.replace(&self.config.name, lease).await?,
+        };
         Ok(LeaseTerm { lease, ends_at: sent_at + self.config.timing.renew_deadline })
+    }
+
+    /// Replaces the version of a Lease that was read.
+    async fn replace(&self, name: &str, lease: Lease) -> Result<Lease, LeaseCallError> {
+        match self.call(self.leases.replace(name, &PostParams::default(), &DatedObject(lease))).await {
+            // The Lease was deleted.
+            Err(LeaseCallError::Api(kube::Error::Api(status))) if status.code == 404 => Err(LeaseCallError::Conflict),
+            Ok(DatedObject(lease)) => Ok(lease),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Reads the Lease; `None` if it does not exist.
@@ -292,6 +335,20 @@ impl LeaderElection {
             }
         }
         lease
+    }
+
+    /// A holder has ended for good, so that its Lease is free.
+    fn is_expelled(&self, holder: &str) -> bool {
+        self.member.as_ref().is_some_and(|member| member.is_expelled(holder))
+    }
+
+    /// Shows a holder of the Lease, for as long as it is not free. Without a fleet each process of this program counts as a replica.
+    fn show_holder(&self, holder: &str, is_free: bool) {
+        let is_replica = match &self.member {
+            Some(member) => member.is_member(holder),
+            None => is_own_form(holder),
+        };
+        self.is_foreign.store(!is_free && !is_replica, Ordering::Relaxed);
     }
 
     fn record(&self, lease: &Lease, what: &str) {

@@ -129,8 +129,7 @@ where
     }
 }
 
-/// Bounds the requests in flight (each is a connection) and the duration of a request. Of a watch only the time until
-/// the response begins is bounded.
+/// Bounds the requests in flight and the duration of a request. Of a watch only the time until the response begins is bounded.
 #[derive(Clone, Debug)]
 pub struct InFlightLayer {
     slots: Arc<Semaphore>,

@@ -6,8 +6,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -137,19 +136,4 @@ async fn until_idle<K: CacheableKind>(own: Weak<OnDemand<K>>) {
             return;
         }
     }
-}
-
-/// Drops fields that are never read.
-pub(crate) fn prune<K: Resource>(object: &mut K) {
-    let meta = object.meta_mut();
-    *meta = ObjectMeta {
-        name: meta.name.take(),
-        namespace: meta.namespace.take(),
-        uid: meta.uid.take(),
-        resource_version: meta.resource_version.take(),
-        generation: meta.generation.take(),
-        deletion_timestamp: meta.deletion_timestamp.take(),
-        finalizers: meta.finalizers.take(),
-        ..ObjectMeta::default()
-    };
 }

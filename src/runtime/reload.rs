@@ -5,13 +5,13 @@
 //! at most.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, header::USER_AGENT};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Config, client::Body};
 use tokio::task::spawn_blocking;
@@ -51,48 +51,75 @@ type ClientFactory = Arc<dyn Fn(Config) -> Result<Client, ClientError> + Send + 
 /// A client, and the configuration that it was created from.
 type ClusterClient = (Client, Arc<ClusterConfig>);
 
-/// A client that reloads its credentials. Clones share it.
+/// The connections to an API server, which reload their credentials. Clones share them.
 #[derive(Clone)]
-pub(super) struct ReloadingClient {
+pub struct ServerConnections(Arc<ReloadState>);
+
+/// Connections that are open as long as a client uses them.
+pub(super) struct WeakConnections(Weak<ReloadState>);
+
+struct ReloadState {
     build: ClientFactory,
-    limits: ResponseLimits,
-    watched: Arc<WatchedValue<ClusterClient>>,
+    watched: WatchedValue<ClusterClient>,
 }
 
-impl ReloadingClient {
+impl WeakConnections {
+    /// `None` if no client uses them any more.
+    pub fn upgrade(&self) -> Option<ServerConnections> {
+        self.0.upgrade().map(ServerConnections)
+    }
+}
+
+impl ServerConnections {
     /// # Errors
     /// The configuration names certificates, credentials or a proxy that cannot be used.
-    pub fn new(
+    pub(super) fn new(
         cluster: &ClusterConfig,
-        limits: ResponseLimits,
         build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
-        Self::looking(cluster, limits, build, LOOK)
+        Self::looking(cluster, build, LOOK)
     }
 
     fn looking(
         cluster: &ClusterConfig,
-        limits: ResponseLimits,
         build: impl Fn(Config) -> Result<Client, ClientError> + Send + Sync + 'static,
         every: Duration,
     ) -> Result<Self, ClientError> {
         let watched = WatchedValue::new((build(cluster.config.clone())?, Arc::new(cluster.clone())), every);
-        Ok(Self { build: Arc::new(build), limits, watched: Arc::new(watched) })
+        Ok(Self(Arc::new(ReloadState { build: Arc::new(build), watched })))
+    }
+
+    pub(super) fn downgrade(&self) -> WeakConnections {
+        WeakConnections(Arc::downgrade(&self.0))
+    }
+
+    /// Both are the same connections.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The configuration in use.
+    pub fn cluster(&self) -> Arc<ClusterConfig> {
+        self.0.watched.last().1
+    }
+
+    /// For the requests of one user agent, whose responses are limited.
+    pub(super) fn within(&self, limits: ResponseLimits, agent: HeaderValue) -> ReloadingClient {
+        ReloadingClient { connections: self.clone(), limits, agent }
     }
 
     /// The client for the next request. Checks the files from time to time, without a wait.
     fn client(&self) -> Client {
-        let (client, cluster) = self.watched.last();
-        if self.watched.is_due() {
-            let this = self.clone();
+        let (client, cluster) = self.0.watched.last();
+        if self.0.watched.is_due() {
+            let (this, state) = (self.clone(), Arc::clone(&self.0));
             let what = format!("credentials or certificates of {}", address(&cluster.config.cluster_url));
             let load = async move |last| {
                 let renewed =
                     panics::caught(PanicPlace::Task, || "a check of credentials".to_owned(), this.renewed(last));
                 renewed.await.unwrap_or_else(|panicked| Err(panicked.to_string()))
             };
-            let watched = Arc::clone(&self.watched);
-            tokio::spawn(async move { watched.current(&what, load).await });
+            tokio::spawn(async move { state.watched.current(&what, load).await });
         }
         client
     }
@@ -104,11 +131,19 @@ impl ReloadingClient {
             None if is_expiring => cluster,
             None => return Ok(None),
         };
-        let (build, config) = (Arc::clone(&self.build), cluster.config.clone());
+        let (build, config) = (Arc::clone(&self.0.build), cluster.config.clone());
         // A credential plugin may be slow.
         let built = spawn_blocking(move || build(config)).await.map_err(|error| error.to_string())?;
         built.map(|client| Some((client, cluster))).map_err(|error| chain(&error))
     }
+}
+
+/// Connections as one client uses them.
+#[derive(Clone)]
+pub(super) struct ReloadingClient {
+    connections: ServerConnections,
+    limits: ResponseLimits,
+    agent: HeaderValue,
 }
 
 impl Service<Request<Body>> for ReloadingClient {
@@ -120,16 +155,17 @@ impl Service<Request<Body>> for ReloadingClient {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let connection = self.clone();
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let Self { connections, limits, agent } = self.clone();
+        request.headers_mut().insert(USER_AGENT, agent);
         async move {
             let uri = request.uri().clone();
-            let answer = connection.client().send(request).await?;
+            let answer = connections.client().send(request).await?;
             if answer.status() == StatusCode::UNAUTHORIZED {
                 // The next request checks the files.
-                connection.watched.expire();
+                connections.0.watched.expire();
             }
-            Ok(BoundedBody::answer(answer, &uri, connection.limits))
+            Ok(BoundedBody::answer(answer, &uri, limits))
         }
         .boxed()
     }
@@ -180,8 +216,8 @@ mod tests {
         let clusters =
             ProcessClusters::load(&control, &TargetKubeconfig::None, KubeconfigFallback::None).await.unwrap();
         let build = |config| Client::try_from(config).map_err(|_| ClientError::UserAgent(String::new()));
-        let mut connection =
-            ReloadingClient::looking(&clusters.control, ResponseLimits::CONTROL, build, every).unwrap();
+        let connections = ServerConnections::looking(&clusters.control, build, every).unwrap();
+        let mut connection = connections.within(ResponseLimits::CONTROL, HeaderValue::from_static("mcm"));
         let mut ask = async || {
             let answer = connection.call(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
             answer.status()

@@ -1,5 +1,8 @@
 //! The roles of a process.
 
+/// The Lease of the provider for Cluster API, under the name that users of Cluster API expect.
+pub const PROVIDER_LEASE: &str = "controller-leader-election-capmcm";
+
 /// A role: kinds that are reconciled under one Lease, that of the corresponding Go program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerRole {

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::{
     clock::{SteadyClock, SystemClock, TimeSource},
-    metrics::{GaugeFamily, MetricDesc, TextExposition},
+    metrics::{MetricDesc, SeriesGroup, TextExposition},
 };
 use estimate::{ClockBounds, ClockEstimate};
 
@@ -64,15 +64,15 @@ impl ServerClocks {
     }
 
     pub fn collect(&self, out: &mut TextExposition) {
-        let (skews, disagreements) = (GaugeFamily::default(), GaugeFamily::default());
         for (server, clock) in &*self.clocks.lock() {
-            if let Some(skew) = clock.skew() {
-                skews.set([&**server], skew.as_secs_f64());
-                disagreements.set([&**server], clock.disagreement().as_secs_f64());
-            }
+            let Some(skew) = clock.skew() else { continue };
+            let disagreement = clock.disagreement();
+            let is_wrong = skew.abs() > NOISE || disagreement > NOISE;
+            out.details_unless(is_wrong, SeriesGroup::Clusters, |out| {
+                out.sample(&SKEW, [server], skew.as_secs_f64());
+                out.sample(&DISAGREEMENT, [server], disagreement.as_secs_f64());
+            });
         }
-        skews.collect(&SKEW, out);
-        disagreements.collect(&DISAGREEMENT, out);
     }
 }
 

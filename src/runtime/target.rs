@@ -4,12 +4,15 @@
 //! Of several targets the namespace of an object chooses one. Nothing in the object does: its author would choose the cluster
 //! whose bootstrap tokens are made and whose Nodes are drained.
 
+mod connector;
+mod demand;
 mod namespaces;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -19,20 +22,23 @@ use parking_lot::{Mutex, RwLock};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    cache::{AnyIndex, CacheBounds, CacheIndex, Key, ObjectCache, ObjectChange},
+    cache::{self, AnyIndex, CacheBounds, CacheIndex, Key, ObjectCache, ObjectChange},
     clock::TimeSource,
     fair::FairBucket,
     freeze::FreezeNotice,
     handlers::HandlerList,
     limiter::RequestRate,
     objects::CachedApi,
-    on_demand::{self, OnDemand},
+    on_demand::OnDemand,
     panics::{self, PanicPlace},
     server_clock::{self, ServerClock},
     trust::{self, CacheTrust, WatchTiming},
 };
 use mcm_api::{node::Node, volume_attachment::VolumeAttachment};
 
+use demand::TargetDemand;
+
+pub use connector::TargetConnector;
 pub use namespaces::NamespaceWatch;
 
 /// Index: the PersistentVolume.
@@ -204,6 +210,7 @@ pub struct CellTargets {
     rule: OnceLock<PlacementRule>,
     bounds: OnceLock<CacheBounds>,
     freeze: Arc<FreezeNotice>,
+    demand: TargetDemand,
 }
 
 impl TargetCluster {
@@ -246,6 +253,7 @@ impl CellTargets {
             rule: OnceLock::new(),
             bounds: OnceLock::new(),
             freeze: Arc::default(),
+            demand: TargetDemand::default(),
         })
     }
 
@@ -305,7 +313,7 @@ impl CellTargets {
                 budgets: OnDemand::new(
                     &clients.drains,
                     small,
-                    |client| Arc::new(CachedApi::namespaced(&ObjectCache::new(&[], on_demand::prune), client)),
+                    |client| Arc::new(CachedApi::namespaced(&ObjectCache::new(&[], cache::keep_identity), client)),
                     allowing,
                 ),
                 attachments: OnDemand::new(
@@ -314,7 +322,7 @@ impl CellTargets {
                     |client| {
                         let indexes: [&dyn AnyIndex<VolumeAttachment>; 2] =
                             [ATTACHMENTS_BY_VOLUME, ATTACHMENTS_BY_NODE];
-                        Arc::new(CachedApi::cluster_wide(&ObjectCache::new(&indexes, on_demand::prune), client))
+                        Arc::new(CachedApi::cluster_wide(&ObjectCache::new(&indexes, cache::keep_identity), client))
                     },
                     |attachment| attachment.volume().to_owned(),
                 ),
@@ -330,7 +338,29 @@ impl CellTargets {
 
     /// Disconnects a target: from now on its Nodes are unknown.
     pub fn disconnect(&self, id: &TargetId) {
-        self.connected.write().remove(id);
+        let removed = self.connected.write().remove(id);
+        let trust = CacheTrust::Unknown { why: "disconnected".to_owned() };
+        // It freezes no Machine any more.
+        removed.iter().for_each(|target| self.trust_handlers.each(|handler| handler(target, &trust)));
+    }
+
+    /// Asks for the Nodes of the only target for a time, although the cell may have no Machines. They are read if a
+    /// [`TargetConnector`] connects the target.
+    pub fn demand(&self, time: Duration) {
+        self.demand.extend(time);
+    }
+
+    /// Why the Nodes of the objects of a namespace are unknown, although their target is known.
+    pub fn unknown_nodes(&self, namespace: &str) -> Option<String> {
+        let meta = ObjectMeta { namespace: Some(namespace.to_owned()), ..ObjectMeta::default() };
+        let id = self.node_key(&meta, "")?.target;
+        match self.get(&id) {
+            None => Some(format!("cluster {id} is not connected")),
+            Some(target) if !target.nodes.cache.is_synced() => {
+                Some(format!("the Nodes of cluster {id} are not read yet"))
+            }
+            Some(_) => None,
+        }
     }
 
     /// Sets the target of the objects of a namespace; `None` if it is unknown.
@@ -535,8 +565,26 @@ mod tests {
         assert_eq!(known(targets.target_for(&in_cluster("b"))), "unknown");
         assert_eq!(known(targets.target_for(&ObjectMeta::default())), "none");
         assert_eq!(targets.node_key(&ObjectMeta::default(), "n"), None);
+        let lost = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let reports = Arc::clone(&lost);
+        targets.on_trust_change(move |target, trust| reports.lock().push((target.id.clone(), trust.is_trusted())));
         targets.disconnect(&TargetId::named("a"));
+        targets.disconnect(&TargetId::named("b"));
         assert_eq!(known(targets.target_for(&in_cluster("a"))), "unknown");
+        assert_eq!(*lost.lock(), [(TargetId::named("a"), false)]);
+    }
+
+    #[tokio::test]
+    async fn nodes_are_unknown_until_their_target_is_connected_and_read() {
+        let targets = by_namespace(&["n"]);
+        let unknown = |namespace: &str| targets.unknown_nodes(namespace);
+        assert_eq!(unknown("other"), None, "its target is unknown as well");
+        assert_eq!(unknown("n").as_deref(), Some("cluster n is not connected"));
+        let target = targets.connect(&TargetId::named("n"), &TargetClients::one(&away()));
+        assert_eq!(unknown("n").as_deref(), Some("the Nodes of cluster n are not read yet"));
+        target.nodes.cache.observe(watcher::Event::Init);
+        target.nodes.cache.observe(watcher::Event::InitDone);
+        assert_eq!(unknown("n"), None);
     }
 
     #[tokio::test]

@@ -10,9 +10,12 @@ use jiff::Timestamp;
 use serde::{
     Deserialize, Deserializer,
     de::{
-        DeserializeOwned, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
+        DeserializeOwned, DeserializeSeed, EnumAccess, Error as _, IntoDeserializer, MapAccess, SeqAccess,
+        VariantAccess, Visitor,
     },
 };
+use serde_json::{Map, Value};
+use serde_path_to_error::Segment;
 
 /// Names with which `k8s-openapi` deserializes its types of dates.
 const DATES: [&str; 2] = ["Time", "MicroTime"];
@@ -22,12 +25,39 @@ const FIRST: &str = "0000-01-01T00:00:00Z";
 /// write.
 const LAST: &str = "9999-12-30T22:00:00Z";
 
-/// Decodes JSON with all dates moved into the range.
+/// Decodes JSON with all dates moved into the range. An error begins with the path of its field.
 pub(super) fn within_range<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(InRange(&mut json))?;
+    let value = serde_path_to_error::deserialize(InRange(&mut json)).map_err(|error| {
+        let path = Some(error.path().to_string()).filter(|path| path != ".");
+        let path: Vec<String> = path.into_iter().chain(field_below::<T>(text, error.path())).collect();
+        let error = error.into_inner();
+        if path.is_empty() { error } else { serde_json::Error::custom(format!("{}: {error}", path.join("."))) }
+    })?;
     json.end()?;
     Ok(value)
+}
+
+/// The field that cannot be decoded of the object at a path: a type with flattened parts loses its name. The text can be decoded
+/// without it.
+fn field_below<T: DeserializeOwned>(text: &str, path: &serde_path_to_error::Path) -> Option<String> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let fields = at(&mut document.clone(), path)?.keys().cloned().collect::<Vec<_>>();
+    fields.into_iter().find(|field| {
+        let mut rest = document.clone();
+        at(&mut rest, path).is_some_and(|object| object.remove(field).is_some())
+            && T::deserialize(InRange(rest)).is_ok()
+    })
+}
+
+/// The object at a path of a document.
+fn at<'a>(document: &'a mut Value, path: &serde_path_to_error::Path) -> Option<&'a mut Map<String, Value>> {
+    let found = path.iter().try_fold(document, |value, segment| match segment {
+        Segment::Map { key } => value.get_mut(key),
+        Segment::Seq { index } => value.get_mut(index),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    found?.as_object_mut()
 }
 
 /// The nearest date that can be represented, if a text is a date and is not in the range.
@@ -259,6 +289,15 @@ mod tests {
         assert_eq!(nearest(text).as_deref(), expected);
         let read = json::<Time>(&json!(text).to_string());
         assert_eq!(read.is_ok(), expected.is_some() || text.parse::<Timestamp>().is_ok(), "{read:?}");
+    }
+
+    #[rstest]
+    #[case::of_a_flattened_part(json!({ "metadata": {}, "spec": { "class": { "name": "a" }, "drainTimeout": "2 hours" } }), "spec.drainTimeout")]
+    #[case::of_a_list(json!({ "status": { "conditions": [{ "type": 7 }] } }), "status.conditions[0].type")]
+    #[case::of_a_map(json!({ "metadata": { "labels": { "a": 7 } } }), "metadata.labels.a")]
+    fn an_error_begins_with_the_path_of_its_field(#[case] machine: Value, #[case] path: &str) {
+        let error = json::<Machine>(&machine.to_string()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{path}: ")), "{error}");
     }
 
     fn dated(date: &str) -> Value {

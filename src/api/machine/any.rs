@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{NodeAddress, NodeCondition, NodeSpec, Taint},
+    api::core::v1::{NodeAddress, NodeSpec, Taint},
     apimachinery::pkg::{
         api::resource::Quantity,
         apis::meta::v1::{LabelSelector, ObjectMeta, Time},
@@ -25,6 +25,7 @@ use crate::{
         MachineSpec, MachineStatus, MachineSummary, MachineTemplate, NodeTemplate, OperationState, OperationType,
         RollbackConfig, RollingUpdate, SecretRef, TemplateMeta,
     },
+    node::NodeCondition,
 };
 
 fn text() -> impl Strategy<Value = String> + Clone {
@@ -113,7 +114,7 @@ prop_compose! {
         node_template in node_template(),
         configuration in configuration(),
     ) -> MachineSpec {
-        MachineSpec { class, provider_id, node_template, configuration }
+        MachineSpec { class, provider_id, node_template: node_template.into(), configuration }
     }
 }
 
@@ -170,7 +171,7 @@ prop_compose! {
             conditions: conditions
                 .into_iter()
                 .map(|(type_, last_heartbeat_time)| NodeCondition {
-                    type_,
+                    type_: type_.into(),
                     status: "True".into(),
                     last_heartbeat_time,
                     ..NodeCondition::default()

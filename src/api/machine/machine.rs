@@ -1,7 +1,4 @@
-use k8s_openapi::{
-    api::core::v1::{NodeAddress, NodeCondition},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::core::v1::NodeAddress, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{CustomResource, core::ObjectMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{ClassSpec, NodeTemplate, schema};
 use crate::{
     GoDuration, labels,
+    node::NodeCondition,
+    sharing::SharedValue,
     wire::{is_zero, null_as_default},
 };
 
@@ -81,8 +80,9 @@ pub struct MachineSpec {
     #[serde(rename = "providerID", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub provider_id: String,
     /// Labels, annotations and taints of the Node.
+    // Equal in all Machines of a set.
     #[serde(rename = "nodeTemplate", default, deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
-    pub node_template: NodeTemplate,
+    pub node_template: SharedValue<NodeTemplate>,
     /// Timeouts and health rules of this Machine. The controller's flags are the defaults.
     #[serde(flatten)]
     pub configuration: MachineConfiguration,

@@ -1,9 +1,11 @@
 //! When a drain evicts, deletes and is forced; and how a Node is prepared before its pods are listed.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::NodeCondition;
 
-use mcm_api::{node::Node, reasons::NodeConditionType};
+use mcm_api::{
+    node::{Node, NodeCondition},
+    reasons::NodeConditionType,
+};
 
 /// One eviction period of the reference, in which `maxEvictRetries` is counted.
 const EVICTION_PERIOD: i64 = 20;
@@ -103,8 +105,8 @@ mod tests {
 
     fn condition((type_, status): (&str, &str), since: Option<i64>) -> NodeCondition {
         NodeCondition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
+            type_: type_.into(),
+            status: status.into(),
             last_transition_time: since.map(|second| Timestamp::from_second(second).unwrap().into()),
             ..NodeCondition::default()
         }

@@ -5,6 +5,7 @@ use super::{
     guide::{
         CHECK_CLASS, SEE_UNREADABLE, WaitEnd, WaitGuide, WaitRemedy, guide, kills_pods, loses_data, replaces, safe,
     },
+    shell::CommandCluster,
 };
 
 /// Declares the causes, and the row of each: the kind of its waits, how they end, their meaning, and remedies.
@@ -35,11 +36,17 @@ const DESCRIBE: WaitRemedy =
     safe("kubectl describe {kind} {name} -n {namespace}", "shows its conditions and its events");
 /// The MCMMachine of a Machine; other objects themselves.
 const DESCRIBE_VM: WaitRemedy = safe("kubectl describe {vm} -n {namespace}", "shows its conditions and its events");
+const DESCRIBE_CLUSTER: WaitRemedy = safe("kubectl describe cluster {cluster} -n {namespace}", "shows its conditions");
 const REACH_NODES: WaitRemedy =
     safe("clusterctl get kubeconfig {cluster} -n {namespace}", "for kubectl in the workload cluster");
 const SEE_CONSOLE: WaitRemedy = safe("see the console of the VM, and the log of cloud-init on it", "");
 const REPLACE: WaitRemedy =
     replaces("kubectl delete machine.cluster.x-k8s.io {machine} -n {namespace}", "its MachineSet creates another one");
+
+/// A remedy whose command is for the workload cluster.
+const fn in_workload(remedy: WaitRemedy) -> WaitRemedy {
+    remedy.of_cluster(CommandCluster::Workload)
+}
 
 /// The meaning of each pause of an object.
 const OF_PAUSE: &str = "A paused object is not reconciled, neither by core nor by providers.";
@@ -87,13 +94,22 @@ causes! {
     /// The control plane is not initialized.
     ControlPlane = Infrastructure, Others,
         "Workers get bootstrap data, and Nodes are looked at, once the first Machine of the control plane has a Node.", &[
-        safe("mcm why cluster/{cluster} -n {namespace}", "names the machines of the control plane"),
-        safe("kubectl describe cluster {cluster} -n {namespace}", "shows its conditions"),
+        safe("mcm why cluster/{cluster} -n {namespace}", "names the machines of the control plane"), DESCRIBE_CLUSTER,
+    ];
+    /// No object of Cluster API manages the control plane, and nothing has reported that it runs.
+    ExternalControlPlane = Infrastructure, User,
+        "Core looks at Nodes once the control plane is initialized. It cannot see that of a control plane without an \
+         object, so a user reports it in the status of the Cluster.", &[
+        safe(
+            r#"kubectl patch cluster {cluster} -n {namespace} --subresource=status --type=merge -p '{"status":{"initialization":{"controlPlaneInitialized":true},"conditions":[{"type":"ControlPlaneInitialized","status":"True","reason":"Initialized","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}'"#,
+            "reports that the control plane runs; repeat it after clusterctl move, which moves no status",
+        ),
+        DESCRIBE_CLUSTER,
     ];
     /// The infrastructure of the Cluster is not provisioned.
     ClusterInfrastructure = Infrastructure, Others,
         "No machine is created before the infrastructure of the Cluster is provisioned.", &[
-        safe("mcm why cluster/{cluster} -n {namespace}", "shows its infrastructure"),
+        safe("mcm why cluster/{cluster} -n {namespace}", "shows its infrastructure"), DESCRIBE_CLUSTER,
     ];
     /// The class of the VM, or a Secret of it.
     Class = Class, User, "The class of the VM, or its Secret, cannot be used.", &[CHECK_CLASS, DESCRIBE];
@@ -130,7 +146,7 @@ causes! {
     Drain = Eviction, Others,
         "Core evicts the pods of the Node before the VM is deleted, and waits for budgets and for pods that terminate.", &[
         REACH_NODES,
-        safe("kubectl get pdb -A", "in the workload cluster: shows the budgets that allow no disruption"),
+        in_workload(safe("kubectl get pdb -A", "in the workload cluster: shows the budgets that allow no disruption")),
         kills_pods(
             "kubectl annotate {kind} {name} -n {namespace} machine.cluster.x-k8s.io/exclude-node-draining=",
             "deletes the VM without a drain",
@@ -139,7 +155,7 @@ causes! {
     /// Volumes have to be detached.
     Volumes = VolumeDetachment, Others, "Volumes are still attached to the Node.", &[
         REACH_NODES,
-        safe("kubectl get volumeattachments", "in the workload cluster"),
+        in_workload(safe("kubectl get volumeattachments", "in the workload cluster")),
         loses_data(
             "kubectl annotate {kind} {name} -n {namespace} machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach=",
             "does not wait for them",

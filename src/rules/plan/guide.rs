@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::WaitKind;
+use super::{WaitKind, shell::CommandCluster};
 
 /// How a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -42,9 +42,16 @@ pub struct WaitRemedy {
     pub note: &'static str,
     /// Its effect.
     pub danger: RemedyDanger,
+    /// The cluster of its command.
+    pub cluster: CommandCluster,
 }
 
 impl WaitRemedy {
+    /// The same for another cluster than that of the MCM objects.
+    pub(super) const fn of_cluster(self, cluster: CommandCluster) -> Self {
+        Self { cluster, ..self }
+    }
+
     /// Its text with values for `{places}`; `None` if it names a place without a value.
     pub fn text_with(&self, places: &[(&str, Option<&str>)]) -> Option<String> {
         let (mut text, mut rest) = (String::new(), self.text);
@@ -74,23 +81,28 @@ pub struct WaitGuide {
 }
 
 pub(super) const fn safe(text: &'static str, note: &'static str) -> WaitRemedy {
-    WaitRemedy { text, note, danger: RemedyDanger::Safe }
+    WaitRemedy { text, note, danger: RemedyDanger::Safe, cluster: CommandCluster::Control }
 }
 
 pub(super) const fn kills_pods(text: &'static str, note: &'static str) -> WaitRemedy {
-    WaitRemedy { text, note, danger: RemedyDanger::KillsPods }
+    WaitRemedy { text, note, danger: RemedyDanger::KillsPods, cluster: CommandCluster::Control }
 }
 
 pub(super) const fn replaces(text: &'static str, note: &'static str) -> WaitRemedy {
-    WaitRemedy { text, note, danger: RemedyDanger::ReplacesMachines }
+    WaitRemedy { text, note, danger: RemedyDanger::ReplacesMachines, cluster: CommandCluster::Control }
 }
 
 pub(super) const fn loses_data(text: &'static str, note: &'static str) -> WaitRemedy {
-    WaitRemedy { text, note, danger: RemedyDanger::LosesData }
+    WaitRemedy { text, note, danger: RemedyDanger::LosesData, cluster: CommandCluster::Control }
 }
 
 pub(super) fn guide(meaning: &'static str, end: WaitEnd, remedies: &[WaitRemedy]) -> WaitGuide {
     WaitGuide { meaning, end, remedies: remedies.to_vec() }
+}
+
+/// A remedy whose command is for the target cluster.
+const fn in_target(remedy: WaitRemedy) -> WaitRemedy {
+    remedy.of_cluster(CommandCluster::Target)
 }
 
 const DESCRIBE: WaitRemedy = safe("kubectl describe {kind} {name} -n {namespace}", "shows its status and its events");
@@ -103,7 +115,7 @@ pub(super) const CHECK_CLASS: WaitRemedy = safe(
 );
 pub(super) const SEE_UNREADABLE: WaitRemedy =
     safe("kubectl get events -n {namespace} --field-selector reason=Unreadable", "names the field to correct");
-const SEE_NODES: WaitRemedy = safe("kubectl get nodes", IN_TARGET);
+const SEE_NODES: WaitRemedy = in_target(safe("kubectl get nodes", IN_TARGET));
 const FORCE_DRAIN: WaitRemedy = kills_pods(
     "mcm drain force {machine} -n {namespace}",
     "deletes its pods and ignores their budgets; a machine that is updated or preserved stays",
@@ -230,16 +242,16 @@ impl WaitKind {
                 "Pods of a Node that is drained are not evicted: a PodDisruptionBudget allows no disruption now, or the eviction fails.",
                 WaitEnd::Others,
                 &[
-                    safe(
+                    in_target(safe(
                         "kubectl get pdb -A",
                         "with the kubeconfig of the target cluster: shows the budgets that allow no disruption",
-                    ),
+                    )),
                     safe("scale the workload up, so that its budget allows a disruption", ""),
-                    kills_pods(
+                    in_target(kills_pods(
                         "kubectl patch pdb {budget} -n {budget-namespace} --type merge -p \
                          '{\"spec\":{\"minAvailable\":null,\"maxUnavailable\":1}}'",
                         "with the kubeconfig of the target cluster: lets pods be evicted one after the other",
-                    ),
+                    )),
                     kills_pods("wait until the drain timeout: the pods are deleted then", ""),
                     FORCE_DRAIN,
                 ],
@@ -356,7 +368,7 @@ impl WaitKind {
             Self::PodTermination => guide(
                 "Pods were evicted and still terminate.",
                 WaitEnd::Others,
-                &[safe("kubectl get pods -A --field-selector spec.nodeName={node}", IN_TARGET), FORCE_DRAIN],
+                &[in_target(safe("kubectl get pods -A --field-selector spec.nodeName={node}", IN_TARGET)), FORCE_DRAIN],
             ),
             Self::Preservation => guide(
                 "Machines are preserved until a time.",
@@ -440,20 +452,20 @@ impl WaitKind {
             Self::VolumeAttachment => guide(
                 "Volumes have to be attached to another Node before the next pod with volumes is evicted.",
                 WaitEnd::Others,
-                &[safe("kubectl get volumeattachments", IN_TARGET), FORCE_DRAIN],
+                &[in_target(safe("kubectl get volumeattachments", IN_TARGET)), FORCE_DRAIN],
             ),
             Self::VolumeDetachment => guide(
                 "Volumes have to be detached from the Node before its VM is deleted.",
                 WaitEnd::Others,
                 &[
-                    safe("kubectl get volumeattachments", IN_TARGET),
+                    in_target(safe("kubectl get volumeattachments", IN_TARGET)),
                     loses_data("mcm drain force {machine} -n {namespace}", "does not wait for volumes"),
                 ],
             ),
             Self::VolumeTurn => guide(
                 "Pods with volumes are evicted one after the other, and this one is not next.",
                 WaitEnd::Controllers,
-                &[safe("kubectl get volumeattachments", IN_TARGET)],
+                &[in_target(safe("kubectl get volumeattachments", IN_TARGET))],
             ),
             Self::VolumesUnknown => guide(
                 "The volumes of pods could not be read.",
@@ -512,7 +524,10 @@ mod tests {
 
     use rstest::rstest;
 
-    use super::{super::cause::WaitCause, *};
+    use super::{
+        super::{cause::WaitCause, shell::is_of_target},
+        *,
+    };
 
     /// The names that remedies leave open.
     const PLACES: [&str; 13] = [
@@ -551,7 +566,7 @@ mod tests {
         if !remedies.is_empty() {
             text += "\n| You can | Effect |\n|---|---|\n";
         }
-        for WaitRemedy { text: remedy, note, danger } in remedies {
+        for WaitRemedy { text: remedy, note, danger, .. } in remedies {
             let remedy = PLACES.into_iter().fold(remedy.replace('|', "\\|"), |text, place| {
                 text.replace(&format!("{{{place}}}"), &format!("<{place}>"))
             });
@@ -597,6 +612,22 @@ mod tests {
                 let is_of_kubectl = remedy.text.starts_with("kubectl ");
                 assert!(!is_of_kubectl || !remedy.text.split([' ', ',']).any(is_ambiguous), "{remedy:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_note_names_the_cluster_of_a_command_that_is_not_that_of_its_objects() {
+        let causes = WaitCause::ALL.iter().flat_map(|cause| cause.guide().remedies);
+        for remedy in WaitKind::ALL.into_iter().flat_map(|kind| kind.guide().remedies).chain(causes) {
+            let is_told = |words: &str| remedy.note.starts_with(words);
+            let expected = match remedy.note {
+                _ if is_told("with the kubeconfig of the target cluster") => CommandCluster::Target,
+                _ if is_told("in the workload cluster") => CommandCluster::Workload,
+                _ => CommandCluster::Control,
+            };
+            assert_eq!(remedy.cluster, expected, "{remedy:?}");
+            let is_of_nodes = is_of_target(remedy.text) && !remedy.text.contains("capmcm-system");
+            assert!(!is_of_nodes || remedy.cluster != CommandCluster::Control, "{remedy:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use mcm_api::kinds::{ResourceKind, VOLUME_ATTACHMENTS, mcm_kind};
+use serde::Serialize;
 
 /// A text as one word of a shell. Texts of objects are quoted unless they are plain, so that nothing in them is executed.
 pub fn word(text: &str) -> Cow<'_, str> {
@@ -19,7 +20,7 @@ pub fn resource_name(kind: &str) -> String {
 }
 
 /// Sub-commands of mcm that take `--target-kubeconfig`.
-pub const OF_TARGET: [&str; 12] = [
+pub const OF_TARGET: [&str; 15] = [
     "why",
     "tree",
     "top",
@@ -30,12 +31,15 @@ pub const OF_TARGET: [&str; 12] = [
     "rollout status",
     "rollout history",
     "rollout undo",
+    "rollout abort",
     "rollout resume",
+    "scale",
+    "machine replace",
     "vms",
 ];
 
 /// Sub-commands of mcm in commands that are printed, and verbs of kubectl. Before other words they are prose.
-const OF_MCM: [&str; 13] = [
+const OF_MCM: [&str; 14] = [
     "why",
     "tree",
     "top",
@@ -44,6 +48,7 @@ const OF_MCM: [&str; 13] = [
     "check",
     "dashboard",
     "rollout",
+    "scale",
     "freeze",
     "unfreeze",
     "drain",
@@ -60,6 +65,18 @@ const IN_TARGET: [&str; 6] = ["node", "nodes", "pdb", "pod", "pods", VOLUME_ATTA
 pub fn is_of_target(command: &str) -> bool {
     let mut words = command.split_whitespace();
     words.next() == Some("kubectl") && words.nth(1).is_some_and(|resource| IN_TARGET.contains(&resource))
+}
+
+/// The cluster of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum CommandCluster {
+    /// That of the MCM objects.
+    #[default]
+    Control,
+    /// The one that the Nodes join.
+    Target,
+    /// The workload cluster of a Cluster of Cluster API, whose flags are not known.
+    Workload,
 }
 
 /// The flags of a call that lead to its clusters, for the commands that it prints.
@@ -86,6 +103,15 @@ pub fn control_flags(
 }
 
 impl CallFlags {
+    /// A text with the flags of this call in each of its commands, which are for one cluster.
+    pub fn addressed_to(&self, text: &str, cluster: CommandCluster) -> String {
+        match cluster {
+            CommandCluster::Control => self.addressed(text, false),
+            CommandCluster::Target => self.addressed(text, true),
+            CommandCluster::Workload => text.to_owned(),
+        }
+    }
+
     /// A text with the flags of this call in each of its commands, which begin with `mcm` or `kubectl`. A command of the target
     /// cluster has those of that cluster.
     pub fn addressed(&self, text: &str, is_in_target: bool) -> String {
@@ -205,6 +231,7 @@ mod tests {
     fn a_command_of_the_target_cluster_has_its_kubeconfig() {
         let call = of_blue();
         assert_eq!(call.addressed("kubectl get pdb -A", true), "kubectl get pdb -A --kubeconfig /t");
+        assert_eq!(call.addressed_to("kubectl get pdb -A", CommandCluster::Workload), "kubectl get pdb -A");
         let same = CallFlags { target: String::new(), ..call };
         assert_eq!(same.addressed("kubectl get pdb -A", true), "kubectl get pdb -A --context blue --as 'al ice'");
     }

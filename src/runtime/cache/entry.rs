@@ -46,6 +46,21 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// Drops all metadata but the identity of an object, its version and its end.
+pub fn keep_identity<K: Resource>(object: &mut K) {
+    let meta = object.meta_mut();
+    *meta = ObjectMeta {
+        name: meta.name.take(),
+        namespace: meta.namespace.take(),
+        uid: meta.uid.take(),
+        resource_version: meta.resource_version.take(),
+        generation: meta.generation.take(),
+        deletion_timestamp: meta.deletion_timestamp.take(),
+        finalizers: meta.finalizers.take(),
+        ..ObjectMeta::default()
+    };
+}
+
 /// A change of one object.
 #[derive(Debug)]
 pub struct ObjectChange<K> {

@@ -8,6 +8,7 @@
 mod bounds;
 mod entry;
 mod index;
+mod pool;
 mod store;
 mod watch;
 
@@ -33,8 +34,9 @@ use bounds::{BoundsMeter, CacheExcess, ListTally, PageSize};
 use store::CacheStore;
 
 pub use bounds::CacheBounds;
-pub use entry::{CacheableKind, Key, ObjectChange, UnreadableObject};
+pub use entry::{CacheableKind, Key, ObjectChange, UnreadableObject, keep_identity};
 pub use index::{AnyIndex, CacheIndex, IndexTerm};
+pub use pool::{ValuePool, share_texts};
 
 type ChangeHandler<K> = dyn Fn(&ObjectChange<K>) + Send + Sync;
 type CacheTrustHandler = dyn Fn(&CacheTrust) + Send + Sync;
@@ -107,7 +109,6 @@ impl<K: CacheableKind> ObjectCache<K> {
         self.store.read().objects().cloned().collect()
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.store.read().objects().len()
     }
@@ -135,6 +136,12 @@ impl<K: CacheableKind> ObjectCache<K> {
         debug_assert!(false, "the cache of {} has no index {}", K::plural(&()), index.name());
         let found: Vec<_> = store.objects().filter(|object| index.matches(object, term)).cloned().collect();
         read(&found)
+    }
+
+    /// There are no objects, be they decoded or not.
+    pub fn is_empty(&self) -> bool {
+        let store = self.store.read();
+        store.objects().len() == 0 && store.unreadable().next().is_none()
     }
 
     /// A namespace has objects, be they decoded or not.

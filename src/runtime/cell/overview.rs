@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use super::{CellScope, ControllerCell, ControllerRole};
 use crate::{
     cache::Key,
-    cells::CellOverview,
+    cells::{CellOverview, RoleStanding},
     explain::{LastPlan, ObjectExplanation},
 };
 use mcm_rules::plan::{SubjectRef, WaitKind};
@@ -17,10 +17,24 @@ impl CellOverview for ControllerCell {
         &self.config.name
     }
 
-    fn roles(&self) -> Vec<(&'static str, bool)> {
-        let is_leading =
-            |role: &ControllerRole| self.tasks.get(role.name).map(|tasks| tasks.is_leading.load(Ordering::Relaxed));
-        self.roles.iter().filter_map(|role| Some((role.lease, is_leading(role)?))).collect()
+    fn roles(&self) -> Vec<RoleStanding> {
+        let standing = |role: &ControllerRole| {
+            let tasks = self.tasks.get(role.name)?;
+            let (is_leading, is_foreign) =
+                (tasks.is_leading.load(Ordering::Relaxed), tasks.is_foreign.load(Ordering::Relaxed));
+            Some(RoleStanding { lease: role.lease, is_leading, is_foreign })
+        };
+        self.roles.iter().filter_map(standing).collect()
+    }
+
+    fn is_parked(&self) -> bool {
+        let CellScope::Namespace(namespace) = &self.config.scope else { return false };
+        self.gates.values().any(|gate| gate.is_parked(namespace))
+    }
+
+    fn targets(&self) -> Vec<(String, bool)> {
+        let targets = self.config.targets.all();
+        targets.iter().map(|target| (target.id.to_string(), target.nodes.cache.trust().is_trusted())).collect()
     }
 
     fn explain(&self, kind: &str, key: &Key) -> Option<ObjectExplanation> {

@@ -24,17 +24,9 @@ use crate::{
     clock::TimeSource,
     fence::LeaseFence,
     handlers::NamespaceHandlers,
-    leader::{InvalidTiming, LeaderElection, LeaseConfig, LeaseLeadership, LeaseTiming},
+    leader::{CLAIM, CLAIM_RENEWAL, InvalidTiming, LeaderElection, LeaseConfig, LeaseLeadership},
 };
 
-/// Timing of the claims. A Go program waits this long for a process that died; a release, or another replica, ends it at once.
-const TIMING: LeaseTiming = LeaseTiming {
-    lease_duration: Duration::from_secs(900),
-    renew_deadline: Duration::from_secs(600),
-    retry_period: Duration::from_secs(2),
-};
-/// The period of renewals.
-const RENEWAL: Duration = Duration::from_secs(300);
 /// How often a namespace is checked for objects. Without any, its Lease is released.
 const IDLE_CHECK: Duration = Duration::from_secs(600);
 
@@ -205,10 +197,10 @@ impl NamespaceClaims {
             namespace: namespace.to_owned(),
             name: self.lease.to_owned(),
             identity: self.identity.clone(),
-            timing: TIMING,
+            timing: CLAIM,
         };
         let election = LeaderElection::new(self.config.leases.clone(), config, Arc::clone(&self.config.clock))?;
-        let election = election.renewing_every(RENEWAL);
+        let election = election.renewing_every(CLAIM_RENEWAL);
         Ok(match &self.config.runtime {
             Some(runtime) => election.within(runtime.clone()),
             None => election,

@@ -100,6 +100,12 @@ impl DeploymentSwitch {
         Err(obstacle)
     }
 
+    /// The Deployment of a namespace has no replicas, or does not exist. False while that is unknown.
+    pub(super) fn is_off(&self, namespace: &str) -> bool {
+        let is_switched_on = || self.cache.get(&Key::new(namespace, DEPLOYMENT)).is_some_and(|one| is_on(&one));
+        self.cache.trust().is_trusted() && !is_switched_on()
+    }
+
     fn changed(&self, change: &ObjectChange<Deployment>) {
         let namespace = &change.key.namespace;
         if change.new.as_ref().is_some_and(|deployment| is_on(deployment)) {

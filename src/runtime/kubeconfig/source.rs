@@ -21,7 +21,7 @@ use mcm_api::decode::{self, YamlError, YamlLimits};
 const FOUND: &str = "found by --fleet";
 
 /// Source of a cluster configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ConfigSource {
     /// The pod's own credentials, which the kubelet writes. Their token and CA are read again by kube-rs.
     Pod { origin: &'static str },
@@ -92,6 +92,12 @@ impl ClusterConfig {
     /// The context, or the address of the API server without one.
     pub fn title(&self) -> String {
         self.context.clone().unwrap_or_else(|| address(&self.config.cluster_url))
+    }
+
+    /// Both have one source and one server, so that each gets the changes of the other.
+    pub fn follows(&self, other: &Self) -> bool {
+        let is_same = (&self.source, &self.choice) == (&other.source, &other.choice);
+        is_same && self.source != ConfigSource::Fixed && self.config.cluster_url == other.config.cluster_url
     }
 
     /// Reads a configuration. Makes no network calls.

@@ -2,11 +2,38 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::PostParams;
-use tokio::time::{Instant, timeout_at};
-use tracing::{info, warn};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{debug, info, warn};
 
-use super::{LeaderElection, LeaseCallError, LeaseTerm, terminating};
+use super::{LeaderElection, LeaseCallError, LeaseTerm, holder, terminating};
 use crate::{dated::DatedObject, shutdown};
+
+/// Releases the Lease. A member of a fleet that goes on repeats this until the Lease has another holder, or none: no other member
+/// would expel it.
+pub(super) async fn release(election: &LeaderElection, term: Option<LeaseTerm>) {
+    if let Some(term) = term {
+        hand_over(election, term).await;
+    }
+    let Some(member) = &election.member else { return };
+    let again = async {
+        loop {
+            match election.read().await {
+                Ok(Some(lease)) if lease.spec.as_ref().map(holder) == Some(&election.config.identity) => {
+                    hand_over(election, LeaseTerm { lease, ends_at: Instant::now() + shutdown::LEASE }).await;
+                }
+                Ok(_) => return,
+                Err(refusal) => debug!(lease = election.config.name, %refusal, "lease not read, retrying"),
+            }
+            sleep(election.config.timing.retry_period).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = member.ending() => {}
+        () = member.expelled() => {}
+        () = again => {}
+    }
+}
 
 /// Releases the Lease as client-go does, by an empty holder.
 pub(super) async fn hand_over(election: &LeaderElection, term: LeaseTerm) {

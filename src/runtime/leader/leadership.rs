@@ -1,15 +1,25 @@
 //! Acquires the Lease, renews it, and releases it.
 
-use tokio::time::{sleep, timeout_at};
+use std::{future::pending, sync::Arc};
+
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout_at},
+};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
 };
 use tracing::{debug, info, warn};
 
-use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm, hand_over::hand_over, holder, standby, terminating};
+use super::{BREATH, LeaderElection, LeaseCallError, LeaseTerm, hand_over, holder, standby, terminating};
 use crate::{
     fence::{ClosingFence, LeaseFence},
+    freeze::FreezeCause,
+    members::{
+        SETTLES,
+        standing::{FleetStanding, NamespaceMark},
+    },
     separate::run_in,
 };
 
@@ -32,11 +42,18 @@ impl LeaderElection {
     }
 
     async fn win(self, stop: &CancellationToken) -> Option<LeaseLeadership> {
+        let namespace = &self.config.namespace;
+        if let Some(member) = &self.member {
+            stop.run_until_cancelled(member.settled(namespace)).await?;
+        }
+        let asking = self.member.as_ref().map(|member| member.ask_for(namespace));
         let term = standby::wait(&self, stop).await?;
         if stop.is_cancelled() {
-            hand_over(&self, term).await;
+            hand_over::release(&self, Some(term)).await;
             return None;
         }
+        let member = self.member.clone().map(|member| (member.hold(namespace), member));
+        drop(asking);
         info!(lease = self.config.name, identity = self.config.identity, "became leader");
         self.record(&term.lease, "became leader");
         let lost = CancellationToken::new();
@@ -46,7 +63,7 @@ impl LeaderElection {
         // When the task ends for any reason, even before it began, this process is no longer leader.
         let keeper = tokio::spawn(keep(self, term, fence.clone(), lost.clone().drop_guard(), release.clone()));
         let _end = fence.clone().closed_on_drop();
-        Some(LeaseLeadership { lost, release, fence, keeper: AbortOnDropHandle::new(keeper), _end })
+        Some(LeaseLeadership { lost, release, fence, member, keeper: AbortOnDropHandle::new(keeper), _end })
     }
 }
 
@@ -56,6 +73,8 @@ pub struct LeaseLeadership {
     lost: CancellationToken,
     release: CancellationToken,
     fence: LeaseFence,
+    /// The standing of the process in its fleet, in which the Lease counts.
+    member: Option<(NamespaceMark, Arc<FleetStanding>)>,
     keeper: AbortOnDropHandle<()>,
     /// Tasks that outlive the leadership may not act.
     _end: ClosingFence,
@@ -67,15 +86,35 @@ impl LeaseLeadership {
         self.lost.cancelled().await;
     }
 
-    /// Closed when this process is no longer leader, and as soon as the Lease has not been renewed in time.
+    /// Closed when this process is no longer leader, and as soon as the Lease has not been renewed in time. That of a member of a
+    /// fleet is open only while its membership is.
     pub(crate) fn fence(&self) -> LeaseFence {
-        self.fence.clone()
+        match &self.member {
+            Some((_, member)) => self.fence.and(member.fence()),
+            None => self.fence.clone(),
+        }
     }
 
     /// Cancelled when this process is no longer leader.
     #[cfg(test)]
     pub(super) fn token(&self) -> CancellationToken {
         self.lost.clone()
+    }
+
+    /// Ends after running reconciles were aborted. A member of a fleet goes on, so no other expels it: it releases the Lease once
+    /// the calls of these reconciles are over.
+    pub async fn end_aborted(self) {
+        let Some((_, member)) = self.member.as_ref() else { return self.abandon() };
+        self.fence.close();
+        let is_over = tokio::select! {
+            biased;
+            () = member.ending() => false,
+            () = sleep(SETTLES) => true,
+        };
+        match is_over {
+            true => self.release().await,
+            false => self.abandon(),
+        }
     }
 
     /// Stops renewing without a release, so others wait until the Lease expires. For a shutdown with running
@@ -90,6 +129,9 @@ impl LeaseLeadership {
         self.release.cancel();
         // If the task failed, the Lease is not released and expires.
         let _ = self.keeper.await;
+        if let Some((mark, _)) = self.member {
+            mark.settle();
+        }
     }
 }
 
@@ -101,13 +143,21 @@ async fn keep(
     lost: DropGuard,
     release: CancellationToken,
 ) {
+    let mut freezes = election.freeze.as_ref().map(|freeze| freeze.subscribe());
     loop {
-        tokio::select! {
+        let is_expelled = tokio::select! {
             biased;
             () = release.cancelled() => break,
-            () = sleep(election.renews_every.unwrap_or(election.config.timing.retry_period)) => {}
-        }
-        match timeout_at(term.ends_at, renew(&election, &term)).await {
+            () = expulsion(&election) => true,
+            () = due(&election, &mut freezes) => false,
+        };
+        let renewal = async {
+            match is_expelled {
+                true => None,
+                false => renew(&election, &term).await,
+            }
+        };
+        match timeout_at(term.ends_at, renewal).await {
             Ok(Some(renewed)) => {
                 fence.extend(renewed.ends_at);
                 term = renewed;
@@ -124,7 +174,31 @@ async fn keep(
     // All work must have stopped before others can acquire the Lease.
     fence.close();
     drop(lost);
-    hand_over(&election, term).await;
+    hand_over::release(&election, Some(term)).await;
+}
+
+/// Waits until the Lease has to be renewed: regularly, and soon after a change of what it shows.
+async fn due(election: &LeaderElection, freezes: &mut Option<watch::Receiver<Option<FreezeCause>>>) {
+    let retry_period = election.config.timing.retry_period;
+    let changed = async {
+        let Some(freezes) = freezes else { return pending().await };
+        match freezes.changed().await {
+            Ok(()) => sleep(retry_period).await,
+            Err(_) => pending().await,
+        }
+    };
+    tokio::select! {
+        () = sleep(election.renews_every.unwrap_or(retry_period)) => {}
+        () = changed => {}
+    }
+}
+
+/// Waits until this process is expelled from its fleet.
+async fn expulsion(election: &LeaderElection) {
+    match &election.member {
+        Some(member) => member.expelled().await,
+        None => pending().await,
+    }
 }
 
 /// Retries until the Lease is renewed; `None` if another process holds it.

@@ -12,7 +12,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{LeaderElection, LeaseCallError, LeaseConfig, LeaseTerm, cause, hand_over::hand_over, holder, terminating};
+use super::{
+    LeaderElection, LeaseCallError, LeaseConfig, LeaseTerm, cause,
+    hand_over::{self, hand_over},
+    holder, terminating,
+};
 use crate::shutdown;
 
 /// Longest pause between noticing that the Lease is free and acquiring it, so that many standbys do not all write.
@@ -29,7 +33,10 @@ pub(super) async fn wait(election: &LeaderElection, stop: &CancellationToken) ->
     let mut seen = ObservedLease::default();
     let term = wait_seeing(election, &mut seen, stop).await;
     if term.is_none() && seen.may_be_ours {
-        take_back(election).await;
+        match election.member {
+            Some(_) => hand_over::release(election, None).await,
+            None => take_back(election).await,
+        }
     }
     term
 }
@@ -132,7 +139,7 @@ async fn attempt(
         seen.observe(lease, &election.config);
     }
     // Also if it was deleted: the leader notices that only at its next renewal.
-    if !seen.is_free(&election.config) {
+    if !seen.show(election) {
         let version = lease.and_then(|lease| lease.metadata.resource_version);
         return Ok(AcquireOutcome::Held(version.unwrap_or_else(|| ANY_VERSION.to_owned())));
     }
@@ -175,11 +182,12 @@ async fn await_change(election: &LeaderElection, seen: &mut ObservedLease, versi
             biased;
             event = events.next() => event,
             () = sleep_until(seen.runs_out_at()) => return,
+            () = expulsion(election, seen) => return,
         };
         match event {
             Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
                 seen.observe(&lease.0, &election.config);
-                if seen.is_free(&election.config) {
+                if seen.show(election) {
                     return sleep(SPREAD.mul_f64(election.config.share())).await;
                 }
             }
@@ -187,6 +195,14 @@ async fn await_change(election: &LeaderElection, seen: &mut ObservedLease, versi
             Some(Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_))) => {}
             Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => return sleep(election.config.pause()).await,
         }
+    }
+}
+
+/// Waits until the holder is expelled from the fleet of this process.
+async fn expulsion(election: &LeaderElection, seen: &ObservedLease) {
+    let Some(member) = &election.member else { return std::future::pending().await };
+    while !member.is_expelled(holder(&seen.spec)) {
+        sleep(SPREAD).await;
     }
 }
 
@@ -221,10 +237,20 @@ impl ObservedLease {
         *self = Self { spec, at: Instant::now(), lasts, ..*self };
     }
 
-    fn is_free(&self, config: &LeaseConfig) -> bool {
+    /// Shows the holder to the cell. True if the Lease is free.
+    fn show(&self, election: &LeaderElection) -> bool {
+        let is_free = self.is_free(election);
+        election.show_holder(holder(&self.spec), is_free);
+        is_free
+    }
+
+    fn is_free(&self, election: &LeaderElection) -> bool {
         let holder = holder(&self.spec);
         // It can be ours if the response to our write was lost.
-        holder.is_empty() || holder == config.identity || self.runs_out_at() <= Instant::now()
+        holder.is_empty()
+            || holder == election.config.identity
+            || self.runs_out_at() <= Instant::now()
+            || election.is_expelled(holder)
     }
 
     fn runs_out_at(&self) -> Instant {

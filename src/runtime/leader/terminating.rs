@@ -89,7 +89,8 @@ pub(super) async fn acquire(
     let identity = &election.config.identity;
     let anchors = anchors(election).await?;
     let mut found = claims(&anchors).peekable();
-    let is_released = found.peek().is_some() && found.all(|claim| claim.holder.is_empty());
+    let is_free = |claim: &LeaderClaim| claim.holder.is_empty() || election.is_expelled(&claim.holder);
+    let is_released = found.peek().is_some() && found.all(is_free);
     let objects = anchors.iter().map(|anchor| (anchor.uid.clone(), anchor.claim.clone())).collect();
     let since = match seen {
         Some(seen) if seen.objects == objects => seen.since,

@@ -523,6 +523,20 @@ async fn a_standby_is_ready_once_it_knows_the_lease() {
     standby.abort();
 }
 
+#[rstest]
+#[case::a_go_program("go-host_2f1c9e3a-7b1d-4c59-9a52-0d7e5f3c1b11", true)]
+#[case::a_replica("host_00000000000000000000000000000007", false)]
+#[tokio::test(start_paused = true)]
+async fn a_standby_shows_whether_another_program_holds_the_lease(#[case] holder: &str, #[case] expected: bool) {
+    let (server, is_foreign) = (Server::new(), Arc::<AtomicBool>::default());
+    server.put(held_by(holder, "2026-01-01T00:00:00.000000Z"));
+    let standby = tokio::spawn(server.election("host_1").noticing(Arc::clone(&is_foreign)).acquire());
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(is_foreign.load(Ordering::Relaxed), expected);
+    let _leadership = standby.await.unwrap();
+    assert!(!is_foreign.load(Ordering::Relaxed), "its Lease ran out");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_standby_makes_no_calls() {
     let server = Server::new();

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::TextExposition;
 use crate::cache::{CacheableKind, ObjectCache};
+use mcm_api::machine::Machine;
 
 /// Objects are exported until this is dropped.
 pub(crate) struct ExportGuard(#[expect(dead_code, reason = "kept alive")] Arc<dyn Any + Send + Sync>);
@@ -20,6 +21,7 @@ pub(super) struct ExportRegistry(Mutex<BTreeMap<(TypeId, usize), Box<dyn ObjectE
 
 trait ObjectExporter: Send + Sync {
     fn collect(&self, out: &mut TextExposition);
+    fn count(&self) -> usize;
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
@@ -35,6 +37,10 @@ impl<K: CacheableKind> ObjectExporter for OfKind<K> {
             let objects: Vec<Arc<K>> = caches.iter().flat_map(|cache| cache.all()).collect();
             (self.export)(&objects, out);
         }
+    }
+
+    fn count(&self) -> usize {
+        self.caches.iter().filter_map(Weak::upgrade).map(|cache| cache.len()).sum()
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -58,6 +64,13 @@ impl ExportRegistry {
             of_kind.caches.push(Arc::downgrade(&source));
         }
         ExportGuard(source)
+    }
+
+    /// The number of exported Machines.
+    pub(super) fn machines(&self) -> usize {
+        let all = self.0.lock();
+        let of_machines = all.iter().filter(|((kind, _), _)| *kind == TypeId::of::<Machine>());
+        of_machines.map(|(_, export)| export.count()).max().unwrap_or_default()
     }
 
     pub(super) fn collect(&self, out: &mut TextExposition) {

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{MetricDesc, TextExposition};
+use super::{MetricDesc, TextExposition, series::SeriesGroup};
 
 type SeriesMap<const N: usize, V> = BTreeMap<[String; N], V>;
 
@@ -76,6 +76,14 @@ impl<const N: usize> GaugeFamily<N> {
     pub fn collect(&self, desc: &MetricDesc<N>, out: &mut TextExposition) {
         for (labels, value) in &*self.0.lock() {
             out.sample(desc, labels.each_ref().map(String::as_str), *value);
+        }
+    }
+
+    /// Adds all series. Those with the value 0 are details of a group.
+    pub fn collect_exceptions(&self, desc: &MetricDesc<N>, group: SeriesGroup, out: &mut TextExposition) {
+        for (labels, value) in &*self.0.lock() {
+            let labels = labels.each_ref().map(String::as_str);
+            out.details_unless(*value != 0.0, group, |out| out.sample(desc, labels, *value));
         }
     }
 }

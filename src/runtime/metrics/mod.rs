@@ -7,10 +7,12 @@ mod caches;
 mod drivers;
 mod export;
 mod family;
+mod fences;
 mod panics;
 mod process;
 mod queues;
 mod requests;
+mod series;
 mod text;
 
 use std::{
@@ -24,9 +26,11 @@ pub(crate) use export::ExportGuard;
 pub use family::{CounterFamily, GaugeFamily, HistogramFamily};
 pub use queues::{QueueMeter, ReconcileTimer};
 pub use requests::RequestMetrics;
+pub use series::{MachineSeries, SeriesGroup};
 pub use text::{CONTENT_TYPE, MetricDesc, TextExposition};
 
 use queues::QueueMetrics;
+use series::SeriesLimits;
 
 use super::cache::{CacheableKind, ObjectCache};
 
@@ -34,6 +38,11 @@ use super::cache::{CacheableKind, ObjectCache};
 pub trait MetricCollector: Any + Send + Sync {
     /// Adds its samples.
     fn collect(&self, out: &mut TextExposition);
+
+    /// The number of clusters of which it has series.
+    fn clusters(&self) -> usize {
+        0
+    }
 }
 
 /// All metrics of the process. Clones share them.
@@ -48,6 +57,7 @@ struct RegistryState {
     measures: Mutex<BTreeMap<TypeId, Arc<dyn MetricCollector>>>,
     queues: Arc<QueueMetrics>,
     requests: RequestMetrics,
+    series: SeriesLimits,
     sources: Mutex<Vec<Weak<dyn MetricCollector>>>,
 }
 
@@ -57,10 +67,21 @@ const EVENTS_DROPPED: MetricDesc<0> = MetricDesc::counter(
     [],
 );
 
+const OMITTED: MetricDesc<1> = MetricDesc::gauge(
+    "mcm_series_omitted",
+    "Series of single objects that this scrape leaves out, because aggregates stand for them.",
+    ["of"],
+);
+
 impl MetricsRegistry {
     /// An empty registry.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty registry that exports these series of single objects.
+    pub fn with_series(choice: MachineSeries) -> Self {
+        Self(Arc::new(RegistryState { series: SeriesLimits::new(choice), ..RegistryState::default() }))
     }
 
     /// Reads a source at each scrape, until the caller drops it. A standby attaches no source.
@@ -108,23 +129,26 @@ impl MetricsRegistry {
 
     /// Renders all metrics in the Prometheus text format; see [`CONTENT_TYPE`].
     pub fn render(&self) -> String {
-        let mut out = TextExposition::default();
+        let sources: Vec<_> = {
+            let mut sources = self.sources();
+            sources.retain(|source| source.strong_count() > 0);
+            sources.iter().filter_map(Weak::upgrade).collect()
+        };
+        let clusters = sources.iter().map(|source| source.clusters()).max().unwrap_or_default();
+        let clusters = clusters.max(self.0.requests.servers());
+        let mut out = TextExposition::aggregating(self.0.series.aggregated(self.0.exports.machines(), clusters));
         self.0.drivers.collect(&mut out);
         self.0.queues.collect(&mut out);
         self.0.requests.collect(&mut out);
         self.0.events_dropped.collect(&EVENTS_DROPPED, &mut out);
         process::collect(&mut out);
         panics::collect(&mut out);
+        fences::collect(&mut out);
         self.0.exports.collect(&mut out);
         self.measures().values().for_each(|measured| measured.collect(&mut out));
-        let sources: Vec<_> = {
-            let mut sources = self.sources();
-            sources.retain(|source| source.strong_count() > 0);
-            sources.iter().filter_map(Weak::upgrade).collect()
-        };
-        for source in sources {
-            source.collect(&mut out);
-        }
+        sources.iter().for_each(|source| source.collect(&mut out));
+        let omitted: Vec<_> = out.omitted().collect();
+        omitted.into_iter().for_each(|(group, count)| out.sample(&OMITTED, [group.as_str()], count as f64));
         out.finish()
     }
 
@@ -166,6 +190,16 @@ mod tests {
         drop(source);
         assert!(!metrics.render().contains("\nup "));
     }
+
+    #[test]
+    fn a_scrape_says_how_many_series_it_leaves_out_and_a_small_process_leaves_out_none() {
+        assert!(!MetricsRegistry::new().render().contains("mcm_series_omitted"));
+        let text = MetricsRegistry::with_series(MachineSeries::Never).render();
+        for group in ["machines", "clusters"] {
+            assert!(text.contains(&format!("\nmcm_series_omitted{{of=\"{group}\"}} 0\n")), "{text}");
+        }
+    }
+
     #[derive(Default)]
     struct Steps(CounterFamily<0>);
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::{CounterFamily, HistogramFamily, MetricDesc, TextExposition};
+use super::{CounterFamily, HistogramFamily, MetricDesc, TextExposition, series::SeriesGroup};
 use crate::{
     limiter::is_watch,
     server_clock::{ServerClock, ServerClocks},
@@ -31,6 +31,8 @@ const LATENCY: MetricDesc<2> = MetricDesc::histogram(
 );
 /// Label in place of a code, if there was no response.
 const NO_ANSWER: &str = "<error>";
+/// Host in the series of all servers together.
+const ALL_HOSTS: &str = "*";
 
 /// Observes the clients of API servers. Clones share the metrics.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +42,9 @@ pub struct RequestMetrics(Arc<RequestFamilies>);
 struct RequestFamilies {
     total: CounterFamily<3>,
     latency: HistogramFamily<2>,
+    /// Of all servers since the start of the process. A sum of the series above would fall when a server leaves.
+    total_of_all: CounterFamily<3>,
+    latency_of_all: HistogramFamily<2>,
     /// Servers that have clients, by their base URL.
     servers: Mutex<HashMap<String, Weak<ServerSeries>>>,
     clocks: ServerClocks,
@@ -72,8 +77,15 @@ impl Drop for ServerSeries {
 
 impl Default for RequestFamilies {
     fn default() -> Self {
-        let latency = HistogramFamily::with_exponential_bounds(0.001, 2.0, 10);
-        Self { total: CounterFamily::default(), latency, servers: Mutex::default(), clocks: ServerClocks::default() }
+        let latencies = || HistogramFamily::with_exponential_bounds(0.001, 2.0, 10);
+        Self {
+            total: CounterFamily::default(),
+            latency: latencies(),
+            total_of_all: CounterFamily::default(),
+            latency_of_all: latencies(),
+            servers: Mutex::default(),
+            clocks: ServerClocks::default(),
+        }
     }
 }
 
@@ -98,9 +110,20 @@ impl RequestMetrics {
         self.0.clocks.clock_for(&host_of(server))
     }
 
+    /// The number of servers that have clients.
+    pub(super) fn servers(&self) -> usize {
+        self.0.servers.lock().values().filter(|server| server.strong_count() > 0).count()
+    }
+
     pub(super) fn collect(&self, out: &mut TextExposition) {
-        self.0.total.collect(&TOTAL, out);
-        self.0.latency.collect(&LATENCY, out);
+        out.details(SeriesGroup::Clusters, |out| {
+            self.0.total.collect(&TOTAL, out);
+            self.0.latency.collect(&LATENCY, out);
+        });
+        if out.has_aggregates(SeriesGroup::Clusters) {
+            self.0.total_of_all.collect(&TOTAL, out);
+            self.0.latency_of_all.collect(&LATENCY, out);
+        }
         self.0.clocks.collect(out);
     }
 }
@@ -120,11 +143,13 @@ pub struct RequestLayer {
 
 impl RequestLayer {
     fn answered(&self, method: &str, code: &str, took: Option<(String, Duration)>) {
-        let RequestFamilies { total, latency, .. } = &*self.metrics.0;
+        let RequestFamilies { total, latency, total_of_all, latency_of_all, .. } = &*self.metrics.0;
         let ServerSeries { host, base, .. } = &*self.server;
         total.add([code, method, host], 1.0);
+        total_of_all.add([code, method, ALL_HOSTS], 1.0);
         if let Some((path, duration)) = took {
             latency.observe([method, &format!("{base}{path}")], duration.as_secs_f64());
+            latency_of_all.observe([method, &format!("https://{ALL_HOSTS}{path}")], duration.as_secs_f64());
         }
     }
 }
@@ -258,6 +283,36 @@ mod tests {
         assert!(text().contains("host=\"one.two\"") && text().contains("https://one.two/api/v1/pods"), "{}", text());
         drop(other);
         assert_eq!(text(), "");
+    }
+
+    #[tokio::test]
+    async fn with_many_clusters_the_servers_are_counted_together_and_the_count_never_falls() {
+        let metrics = RequestMetrics::default();
+        let servers = ["https://one", "https://two/clusters/a"].map(|url| {
+            let answer = |_: Request<()>| async { Ok::<_, BoxError>(Response::new(())) };
+            metrics.layer(&url.parse().unwrap()).layer(service_fn(answer))
+        });
+        for server in &servers {
+            server.clone().oneshot(Request::get("/api/v1/nodes").body(()).unwrap()).await.unwrap();
+        }
+        let collected = || {
+            let mut out = TextExposition::aggregating([SeriesGroup::Clusters]);
+            metrics.collect(&mut out);
+            let omitted: Vec<_> = out.omitted().collect();
+            (omitted, out.finish())
+        };
+        let (omitted, text) = collected();
+        // Of each server a counter and a histogram with eleven buckets, a sum and a count.
+        assert_eq!((metrics.servers(), omitted), (2, vec![(SeriesGroup::Clusters, 28)]));
+        drop(servers);
+        assert_eq!(collected(), (vec![(SeriesGroup::Clusters, 0)], text.clone()));
+        for line in [
+            r#"rest_client_requests_total{code="200",method="GET",host="*"} 2"#,
+            r#"rest_client_request_latency_seconds_count{verb="GET",url="https://*/api/v1/nodes"} 2"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert!(!text.contains("one") && !text.contains("two"), "{text}");
     }
 
     #[tokio::test(start_paused = true)]

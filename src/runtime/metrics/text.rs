@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use super::series::SeriesGroup;
+
 /// Media type of the text of [`Exposition::finish`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -64,11 +66,59 @@ impl<const N: usize> MetricDesc<N> {
 #[derive(Debug, Default)]
 pub struct TextExposition {
     families: BTreeMap<&'static str, String>,
+    /// Numbers of series that are left out, by the groups with aggregates.
+    omitted: BTreeMap<SeriesGroup, u64>,
+    /// Series of this group are counted, and not added.
+    counting: Option<SeriesGroup>,
 }
 
 impl TextExposition {
+    /// A response with aggregates in place of the series of single objects of some groups.
+    pub fn aggregating(groups: impl IntoIterator<Item = SeriesGroup>) -> Self {
+        let omitted = groups.into_iter().map(|group| (group, 0)).collect();
+        Self { omitted, ..Self::default() }
+    }
+
+    /// Aggregates stand for the series of single objects of a group.
+    pub fn has_aggregates(&self, group: SeriesGroup) -> bool {
+        self.omitted.contains_key(&group)
+    }
+
+    /// The numbers of series that are left out so far.
+    pub fn omitted(&self) -> impl Iterator<Item = (SeriesGroup, u64)> {
+        self.omitted.iter().map(|(group, count)| (*group, *count))
+    }
+
+    /// Adds series of single objects of a group. If the group has aggregates, they are only counted.
+    pub fn details(&mut self, group: SeriesGroup, add: impl FnOnce(&mut Self)) {
+        let outer = self.counting;
+        if outer.is_none() && self.has_aggregates(group) {
+            self.counting = Some(group);
+        }
+        add(self);
+        self.counting = outer;
+    }
+
+    /// Adds series that are [details](Self::details) unless the object is an exception.
+    pub fn details_unless(&mut self, is_exception: bool, group: SeriesGroup, add: impl FnOnce(&mut Self)) {
+        match is_exception {
+            true => add(self),
+            false => self.details(group, add),
+        }
+    }
+
+    fn is_left_out(&mut self, series: u64) -> bool {
+        let Some(group) = self.counting else { return false };
+        let omitted = self.omitted.entry(group).or_default();
+        *omitted = omitted.saturating_add(series);
+        true
+    }
+
     /// Adds a sample. The caller makes sure that no two samples have the same labels.
     pub fn sample<const N: usize>(&mut self, desc: &MetricDesc<N>, values: [&str; N], value: f64) {
+        if self.is_left_out(1) {
+            return;
+        }
         let body = self.family(desc);
         body.push_str(desc.name);
         labels(body, desc.labels.into_iter().zip(values));
@@ -85,6 +135,11 @@ impl TextExposition {
         buckets: impl IntoIterator<Item = (f64, u64)>,
         sum: f64,
     ) {
+        let buckets: Vec<(f64, u64)> = buckets.into_iter().collect();
+        // With the sum and the count.
+        if self.is_left_out(buckets.len() as u64 + 2) {
+            return;
+        }
         let body = self.family(desc);
         let own = || desc.labels.into_iter().zip(values);
         let mut total = 0;
@@ -207,6 +262,30 @@ mod tests {
             out.finish(),
             "# HELP a First.\n# TYPE a counter\na 3\n# HELP b Second.\\nReally.\n# TYPE b gauge\n\
              b{name=\"x\\\"y\\\\z\\n\"} 1\nb{name=\"w\"} 2.5\n"
+        );
+    }
+
+    #[test]
+    fn series_of_a_group_with_aggregates_are_counted_and_exceptions_are_added() {
+        const A: MetricDesc<1> = MetricDesc::gauge("a", "Machines.", ["name"]);
+        const B: MetricDesc<1> = MetricDesc::gauge("b", "Clusters.", ["name"]);
+        const H: MetricDesc<0> = MetricDesc::histogram("h", "Sizes.", []);
+        let (machines, clusters) = (SeriesGroup::Machines, SeriesGroup::Clusters);
+        let mut out = TextExposition::aggregating([machines]);
+        out.details(machines, |out| {
+            out.sample(&A, ["x"], 1.0);
+            out.details(clusters, |out| out.sample(&B, ["inner"], 1.0));
+            out.histogram(&H, [], [(1.0, 1), (f64::INFINITY, 0)], 0.5);
+        });
+        out.details(clusters, |out| out.sample(&B, ["y"], 2.0));
+        for (name, is_exception) in [("failed", true), ("running", false)] {
+            out.details_unless(is_exception, machines, |out| out.sample(&A, [name], 3.0));
+        }
+        assert!(out.has_aggregates(machines) && !out.has_aggregates(clusters));
+        assert_eq!(out.omitted().collect::<Vec<_>>(), [(machines, 7)]);
+        assert_eq!(
+            out.finish(),
+            "# HELP a Machines.\n# TYPE a gauge\na{name=\"failed\"} 3\n# HELP b Clusters.\n# TYPE b gauge\nb{name=\"y\"} 2\n"
         );
     }
 

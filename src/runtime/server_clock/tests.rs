@@ -146,6 +146,20 @@ fn differences_are_exported_once_they_are_known() {
     assert!(text().contains("\nmcm_clock_disagreement_seconds{server=\"api.example\"} 0\n"), "{}", text());
 }
 
+#[test]
+fn with_many_servers_only_clocks_that_differ_have_series() {
+    let time: Arc<dyn TimeSource> = Arc::new(ManualClock::at(at(0.0)));
+    let clocks = ServerClocks { own: Arc::clone(&time), host: time, clocks: Mutex::default() };
+    for (server, stamp) in [("right.example", 0.0), ("wrong.example", -600.0)] {
+        clocks.clock_for(&Arc::from(server)).stamped(at(stamp), at(0.0), at(0.0));
+    }
+    let mut out = TextExposition::aggregating([SeriesGroup::Clusters]);
+    clocks.collect(&mut out);
+    assert_eq!(out.omitted().collect::<Vec<_>>(), [(SeriesGroup::Clusters, 2)]);
+    let text = out.finish();
+    assert!(text.contains("wrong.example") && !text.contains("right.example"), "{text}");
+}
+
 /// An API server whose clock is ahead by `stamped`, behind a proxy that puts in a `Date` that is ahead by `dated`.
 async fn server(stamped: SignedDuration, dated: SignedDuration) -> (Config, AbortOnDropHandle<std::io::Result<()>>) {
     async fn answer(
@@ -188,8 +202,9 @@ async fn the_time_is_that_of_written_objects(#[case] stamped: i64, #[case] dated
         let ahead = || clock.now().duration_since(Timestamp::now()).as_secs();
         assert_eq!(ahead(), 0, "before the first response");
         let rate = RequestRate { qps: 20.0, burst: 30 };
+        let connections = client::connections(&cluster).unwrap();
         let client =
-            client::client(&cluster, "mcm/v1 (linux)", ResponseLimits::CONTROL, rate, None, metrics.requests())
+            client::client(&connections, "mcm/v1 (linux)", ResponseLimits::CONTROL, rate, None, metrics.requests())
                 .unwrap();
         Api::<Node>::all(client.clone()).get("a").await.unwrap();
         assert!(ahead() <= 1, "a read makes no time later: {}", ahead());

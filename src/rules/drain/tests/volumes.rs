@@ -86,6 +86,15 @@ fn the_order_of_pods_with_volumes(#[case] pods: Vec<PodFacts>, #[case] expected:
     assert_eq!(first_calls(&pods), expected);
 }
 
+#[rstest]
+#[case::daemon(PodFacts { is_daemon: true, ..with("a", 7, &["x"]) })]
+#[case::mirror(PodFacts { is_mirror: true, ..with("a", 7, &["x"]) })]
+#[case::finished(PodFacts { is_finished: true, ..with("a", 7, &["x"]) })]
+#[case::terminating_when_the_drain_began(PodFacts { terminating_since: Some(at(NOW)), ..with("a", 7, &["x"]) })]
+fn a_pod_that_is_not_evicted_delays_no_other(#[case] first: PodFacts) {
+    assert!(first_calls(&[first, with("b", 0, &["x"])]).contains(&"b".to_owned()));
+}
+
 #[test]
 fn a_waiting_caller_gets_the_reason() {
     let pods = [with("a", 3, &["x"]), with("b", 3, &["x"]), with("c", 0, &["z"])];
