@@ -22,4 +22,12 @@ pub enum OpenError {
     /// The address of its cloud is invalid.
     #[error(transparent)]
     Address(Box<dyn std::error::Error + Send + Sync>),
+    /// A variable of the environment has a value that cannot be used.
+    #[error("{name} in the environment cannot be used: correct or remove it")]
+    Variable {
+        /// The name of the variable.
+        name: &'static str,
+        /// The problem of its value.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }

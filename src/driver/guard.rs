@@ -20,6 +20,7 @@ use tokio::{
 
 use super::{
     account::CloudAccount,
+    capacity::VmCapacity,
     code::Code,
     error::DriverError,
     inspection::ResourceFinding,
@@ -178,6 +179,14 @@ impl<G: CallGuard> Driver for GuardedDriver<G> {
         self.inner.inspect(class, secret).await
     }
 
+    fn capacity_key(&self, class: &MachineClass) -> Option<String> {
+        self.inner.capacity_key(class)
+    }
+
+    async fn capacity(&self, class: &MachineClass, secret: &SecretData) -> Result<VmCapacity, DriverError> {
+        self.guard.around(self.call(DriverOperation::Capacity, class), self.inner.capacity(class, secret)).await
+    }
+
     /// Not guarded: no controller calls it.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         self.inner.tag(request, is_listed).await
@@ -284,6 +293,8 @@ pub struct TimeLimits {
     pub volume_ids: Duration,
     /// Of [`Driver::register`] and [`Driver::deregister`].
     pub members: Duration,
+    /// Of [`Driver::capacity`].
+    pub capacity: Duration,
 }
 
 impl Default for TimeLimits {
@@ -298,6 +309,7 @@ impl Default for TimeLimits {
             list: long,
             volume_ids: short,
             members: short,
+            capacity: short,
         }
     }
 }
@@ -313,6 +325,7 @@ impl TimeLimits {
             DriverOperation::List => self.list,
             DriverOperation::VolumeIds => self.volume_ids,
             DriverOperation::Register | DriverOperation::Deregister => self.members,
+            DriverOperation::Capacity => self.capacity,
         }
     }
 }
@@ -414,6 +427,7 @@ mod tests {
             DriverOperation::VolumeIds => driver.volume_ids(&[]).await.map(|_| ()),
             DriverOperation::Register => driver.register(&request, &balancer()).await,
             DriverOperation::Deregister => driver.deregister(&request, &balancer()).await,
+            DriverOperation::Capacity => driver.capacity(&request.class, &request.secret).await.map(|_| ()),
         }
     }
 
@@ -426,6 +440,7 @@ mod tests {
     #[case(DriverOperation::VolumeIds)]
     #[case(DriverOperation::Register)]
     #[case(DriverOperation::Deregister)]
+    #[case(DriverOperation::Capacity)]
     #[tokio::test(start_paused = true)]
     async fn every_call_is_measured_under_its_own_name(#[case] operation: DriverOperation) {
         let recorder = Arc::new(Recorder::default());
@@ -476,6 +491,7 @@ mod tests {
     #[case(DriverOperation::VolumeIds, 6)]
     #[case(DriverOperation::Register, 7)]
     #[case(DriverOperation::Deregister, 7)]
+    #[case(DriverOperation::Capacity, 8)]
     #[tokio::test(start_paused = true)]
     async fn every_call_has_its_own_deadline(#[case] operation: DriverOperation, #[case] seconds: u64) {
         let limits = TimeLimits {
@@ -486,6 +502,7 @@ mod tests {
             list: Duration::from_secs(5),
             volume_ids: Duration::from_secs(6),
             members: Duration::from_secs(7),
+            capacity: Duration::from_secs(8),
         };
         let start = Instant::now();
         let taking = |time| GuardedDriver { inner: Arc::new(FakeDriver::named("fake").taking(time)), guard: limits };

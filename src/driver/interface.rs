@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use super::{
+    capacity::VmCapacity,
     cluster_tag,
     code::Code,
     error::DriverError,
@@ -128,6 +129,17 @@ pub trait Driver: Send + Sync + 'static {
         Err(DriverError::new(Code::Unimplemented, message))
     }
 
+    /// Names all that [`Self::capacity`] depends on, such as region and type of the VMs: classes of one account with one key have VMs
+    /// of one capacity. `None` if the driver cannot read it. Makes no cloud call.
+    fn capacity_key(&self, _: &MachineClass) -> Option<String> {
+        None
+    }
+
+    /// Reads the resources of a VM of the class, with read-only calls. [`Code::Unimplemented`] if the driver cannot.
+    async fn capacity(&self, _: &MachineClass, _: &SecretData) -> Result<VmCapacity, DriverError> {
+        Err(no_capacity(self.name()))
+    }
+
     /// Gives the VM with the Machine's provider ID the tags by which [`Self::list`] finds VMs of the class and the marker of
     /// its owner, or takes the marker and so many of the others away that `list` does not find it. [`Code::Unimplemented`] if the driver cannot. Only `mcm adopt` calls it.
     async fn tag(&self, _: &MachineRequest, _is_listed: bool) -> Result<(), DriverError> {
@@ -167,6 +179,12 @@ pub trait Driver: Send + Sync + 'static {
 
     /// IDs of volumes as they appear in `Node.status.volumesAttached`. Unknown volume types are left out.
     async fn volume_ids(&self, specs: &[PersistentVolumeSpec]) -> Result<Vec<String>, DriverError>;
+}
+
+/// The error of a driver that cannot read the capacity of VMs.
+pub(crate) fn no_capacity(driver: &str) -> DriverError {
+    let message = format!("driver {driver} cannot read the capacity of VMs: write nodeTemplate.capacity of the class");
+    DriverError::new(Code::Unimplemented, message)
 }
 
 /// The error of a driver for a load balancer that it does not serve.

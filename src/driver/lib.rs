@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::disallowed_methods))]
 
 mod account;
+pub mod capacity;
 pub mod cloud;
 mod cluster_tag;
 pub mod code;
@@ -32,6 +33,7 @@ pub mod tls;
 pub mod vm;
 
 pub use account::CloudAccount;
+pub use capacity::{GpuCapacity, VmCapacity};
 pub use code::Code;
 pub use environment::{DriverEnvironment, OpenError};
 pub use error::DriverError;

@@ -22,6 +22,8 @@ pub enum DriverOperation {
     Register,
     /// [`deregister`](super::Driver::deregister).
     Deregister,
+    /// [`capacity`](super::Driver::capacity).
+    Capacity,
 }
 
 impl DriverOperation {
@@ -36,10 +38,11 @@ impl DriverOperation {
             Self::VolumeIds => "volumeIds",
             Self::Register => "register",
             Self::Deregister => "deregister",
+            Self::Capacity => "capacity",
         }
     }
 
-    /// The value of the label `operation` in metrics; the reference's drivers write all but the last two.
+    /// The value of the label `operation` in metrics; the reference's drivers write all but the last three.
     pub const fn metric_label(self) -> &'static str {
         match self {
             Self::Create => "create_machine",
@@ -50,6 +53,7 @@ impl DriverOperation {
             Self::VolumeIds => "get_volume_ids",
             Self::Register => "register_member",
             Self::Deregister => "deregister_member",
+            Self::Capacity => "get_capacity",
         }
     }
 }
@@ -74,6 +78,7 @@ mod tests {
     #[case(DriverOperation::VolumeIds, "volumeIds", "get_volume_ids")]
     #[case(DriverOperation::Register, "register", "register_member")]
     #[case(DriverOperation::Deregister, "deregister", "deregister_member")]
+    #[case(DriverOperation::Capacity, "capacity", "get_capacity")]
     fn an_operation_has_one_name_and_the_label_of_the_reference(
         #[case] operation: DriverOperation,
         #[case] name: &str,

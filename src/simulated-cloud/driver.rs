@@ -13,10 +13,11 @@ use mcm_api::{
     GoDuration,
     load_balancer::{LoadBalancer, LoadBalancerKind},
     machine::MachineClass,
+    quantity::quantity_amount,
 };
 use mcm_driver::{
-    Code, Driver, DriverCapabilities, DriverError, ListedVm, MachineRequest, OpenError, SecretData, Vm,
-    VmsByProviderId, no_members, spec::ClassProblems,
+    Code, Driver, DriverCapabilities, DriverError, GpuCapacity, ListedVm, MachineRequest, OpenError, SecretData, Vm,
+    VmCapacity, VmsByProviderId, no_members, spec::ClassProblems,
 };
 
 /// Name in `MachineClass.provider`.
@@ -163,6 +164,16 @@ impl Driver for SimulatedDriver {
         own == other
     }
 
+    /// Region, zone and type of a class do not determine the capacity of its VMs, so all of it is named.
+    fn capacity_key(&self, class: &MachineClass) -> Option<String> {
+        let spec = spec_of(class).ok()?;
+        Some(format!("{} {} {} {:?}", spec.region, spec.zone, spec.instance_type, spec.capacity))
+    }
+
+    async fn capacity(&self, class: &MachineClass, _: &SecretData) -> Result<VmCapacity, DriverError> {
+        Ok(capacity_of(&spec_of(class)?))
+    }
+
     /// The tags of a VM are its cluster and its owner.
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {
         let tags = match is_listed {
@@ -238,6 +249,27 @@ fn error_of(failure: CloudCallError) -> DriverError {
 
 fn namespace_of(request: &MachineRequest) -> String {
     request.machine.metadata.namespace.clone().unwrap_or_default()
+}
+
+/// The capacity of a VM, as its Node has it.
+fn capacity_of(spec: &ProviderSpec) -> VmCapacity {
+    const MIB: f64 = 1_048_576.0;
+    const GIB: f64 = 1024.0 * MIB;
+    let whole = |name: &str, unit: f64| {
+        let amount = spec.capacity.get(name).and_then(quantity_amount).unwrap_or_default();
+        (amount / unit).floor() as u64
+    };
+    let gpus = spec.capacity.keys().find(|name| name.ends_with("/gpu"));
+    VmCapacity {
+        instance_type: spec.instance_type.clone(),
+        region: spec.region.clone(),
+        zone: Some(spec.zone.clone()),
+        cpus: whole("cpu", 1.0),
+        memory_mib: whole("memory", MIB),
+        gpus: Some(gpus.map_or(GpuCapacity::NONE, |name| GpuCapacity::made_by(name, whole(name, 1.0)))),
+        architecture: Some("amd64"),
+        disk_gib: Some(whole("ephemeral-storage", GIB)).filter(|size| *size > 0),
+    }
 }
 
 fn spec_of(class: &MachineClass) -> Result<ProviderSpec, DriverError> {

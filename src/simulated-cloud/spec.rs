@@ -10,10 +10,11 @@ use mcm_api::GoDuration;
 use mcm_driver::spec::{ClassProblems, FieldReader, boolean, duration, found, one_of, quantity, string, text};
 
 /// Every field, in the order of the documentation.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "region",
     "zone",
     "instanceType",
+    "image",
     "createLatency",
     "bootLatency",
     "deleteLatency",
@@ -42,6 +43,9 @@ pub struct ProviderSpec {
     pub zone: String,
     /// Type of the VM; `standard` if not given.
     pub instance_type: String,
+    /// Image of the VM, from which its kubelet has its version.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub image: String,
     /// How long creation takes; the cloud's default if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create_latency: Option<GoDuration>,
@@ -99,6 +103,7 @@ impl ProviderSpec {
             zone: fields.optional("zone", &string()).unwrap_or_else(|| format!("{region}-a")),
             region,
             instance_type: fields.optional("instanceType", &string()).unwrap_or_else(|| "standard".to_owned()),
+            image: fields.optional("image", &string()).unwrap_or_default(),
             create_latency: fields.optional("createLatency", &duration()),
             boot_latency: fields.optional("bootLatency", &duration()),
             delete_latency: fields.optional("deleteLatency", &duration()),
@@ -129,6 +134,7 @@ impl Default for ProviderSpec {
             region: "simulated".to_owned(),
             zone: "simulated-a".to_owned(),
             instance_type: "standard".to_owned(),
+            image: String::new(),
             create_latency: None,
             boot_latency: None,
             delete_latency: None,
@@ -212,7 +218,7 @@ mod tests {
     #[test]
     fn keys_of_fields_are_case_insensitive() {
         let spec = ProviderSpec::parse(&json!({
-            "REGION": "moon", "Zone": "moon-b", "instancetype": "large",
+            "REGION": "moon", "Zone": "moon-b", "instancetype": "large", "IMAGE": "kubelet-v1.36.0",
             "createLatency": "1s", "BootLatency": "1m30s", "deleteLatency": "500ms",
             "initialize": true, "NeverJoin": true, "volumes": ["a"],
             "nodelabels": {"Pool": "x"},
@@ -224,6 +230,7 @@ mod tests {
             region: "moon".into(),
             zone: "moon-b".into(),
             instance_type: "large".into(),
+            image: "kubelet-v1.36.0".into(),
             create_latency: Some(GoDuration::from_secs(1)),
             boot_latency: Some(GoDuration::from_secs(90)),
             delete_latency: Some("500ms".parse().unwrap()),
@@ -282,7 +289,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case(json!({"sise": 1}), "providerSpec.sise: unknown field, ignored: known are region, zone, instanceType, createLatency, bootLatency, deleteLatency, initialize, neverJoin, volumes, nodeLabels, taints, capacity")]
+    #[case(json!({"sise": 1}), "providerSpec.sise: unknown field, ignored: known are region, zone, instanceType, image, createLatency, bootLatency, deleteLatency, initialize, neverJoin, volumes, nodeLabels, taints, capacity")]
     #[case(json!({"neverJion": true}), "providerSpec.neverJion: unknown field, ignored: did you mean neverJoin?")]
     #[case(json!({"taints": [{"key": "a", "effect": "NoExecute", "operator": "x"}]}), "providerSpec.taints[0].operator: unknown field, ignored: known are key, value, effect")]
     fn an_unknown_field_is_ignored_with_a_warning(#[case] value: Value, #[case] expected: &str) {

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc, thread, time::Duration};
 
+use mcm_driver::testing::TestCa;
 use rand::Rng;
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -21,17 +21,12 @@ use crate::{
 
 /// A CA, and certificates of it for a driver and for mcm: `ca.crt`, `server.crt`, `server.key`, `client.crt`, `client.key`.
 pub fn certificates(folder: &Path) {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    fs::write(folder.join("ca.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
-    let ca = Issuer::new(params, key);
+    let ca = TestCa::new();
+    fs::write(folder.join("ca.crt"), &ca.pem).unwrap();
     for side in ["server", "client"] {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        fs::write(folder.join(format!("{side}.crt")), params.signed_by(&key, &ca).unwrap().pem()).unwrap();
-        fs::write(folder.join(format!("{side}.key")), key.serialize_pem()).unwrap();
+        let (certificate, key) = ca.issue();
+        fs::write(folder.join(format!("{side}.crt")), certificate).unwrap();
+        fs::write(folder.join(format!("{side}.key")), key).unwrap();
     }
 }
 

@@ -296,7 +296,9 @@ type Provider struct {
 	// Whether Inspect is implemented. Otherwise it is not called.
 	Inspect bool `protobuf:"varint,5,opt,name=inspect,proto3" json:"inspect,omitempty"`
 	// Whether Tag is implemented. Otherwise it is not called.
-	Tag           bool `protobuf:"varint,6,opt,name=tag,proto3" json:"tag,omitempty"`
+	Tag bool `protobuf:"varint,6,opt,name=tag,proto3" json:"tag,omitempty"`
+	// Whether Capacity is implemented. Otherwise it is not called.
+	Capacity      bool `protobuf:"varint,7,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -369,6 +371,13 @@ func (x *Provider) GetInspect() bool {
 func (x *Provider) GetTag() bool {
 	if x != nil {
 		return x.Tag
+	}
+	return false
+}
+
+func (x *Provider) GetCapacity() bool {
+	if x != nil {
+		return x.Capacity
 	}
 	return false
 }
@@ -2153,6 +2162,263 @@ func (*Tagged) Descriptor() ([]byte, []int) {
 	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{30}
 }
 
+type CapacityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	ClassJson     []byte                 `protobuf:"bytes,2,opt,name=class_json,json=classJson,proto3" json:"class_json,omitempty"`
+	Secret        map[string][]byte      `protobuf:"bytes,3,rep,name=secret,proto3" json:"secret,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapacityRequest) Reset() {
+	*x = CapacityRequest{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapacityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapacityRequest) ProtoMessage() {}
+
+func (x *CapacityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapacityRequest.ProtoReflect.Descriptor instead.
+func (*CapacityRequest) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CapacityRequest) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *CapacityRequest) GetClassJson() []byte {
+	if x != nil {
+		return x.ClassJson
+	}
+	return nil
+}
+
+func (x *CapacityRequest) GetSecret() map[string][]byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+type CapacityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Result:
+	//
+	//	*CapacityResponse_Capacity
+	//	*CapacityResponse_Failure
+	Result        isCapacityResponse_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapacityResponse) Reset() {
+	*x = CapacityResponse{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapacityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapacityResponse) ProtoMessage() {}
+
+func (x *CapacityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapacityResponse.ProtoReflect.Descriptor instead.
+func (*CapacityResponse) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CapacityResponse) GetResult() isCapacityResponse_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *CapacityResponse) GetCapacity() *VmCapacity {
+	if x != nil {
+		if x, ok := x.Result.(*CapacityResponse_Capacity); ok {
+			return x.Capacity
+		}
+	}
+	return nil
+}
+
+func (x *CapacityResponse) GetFailure() *Failure {
+	if x != nil {
+		if x, ok := x.Result.(*CapacityResponse_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isCapacityResponse_Result interface {
+	isCapacityResponse_Result()
+}
+
+type CapacityResponse_Capacity struct {
+	Capacity *VmCapacity `protobuf:"bytes,1,opt,name=capacity,proto3,oneof"`
+}
+
+type CapacityResponse_Failure struct {
+	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
+}
+
+func (*CapacityResponse_Capacity) isCapacityResponse_Result() {}
+
+func (*CapacityResponse_Failure) isCapacityResponse_Result() {}
+
+// The resources of a VM. What the cloud does not report is absent.
+type VmCapacity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The type of the VM.
+	InstanceType string `protobuf:"bytes,1,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
+	Region       string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	// Absent if the class does not determine it.
+	Zone      *string `protobuf:"bytes,3,opt,name=zone,proto3,oneof" json:"zone,omitempty"`
+	Cpus      uint64  `protobuf:"varint,4,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	MemoryMib uint64  `protobuf:"varint,5,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`
+	// Absent: not known. A VM without GPUs has 0.
+	Gpus *uint64 `protobuf:"varint,6,opt,name=gpus,proto3,oneof" json:"gpus,omitempty"`
+	// The resource of Nodes with the GPUs, such as nvidia.com/gpu; empty if it is not known.
+	GpuResource string `protobuf:"bytes,7,opt,name=gpu_resource,json=gpuResource,proto3" json:"gpu_resource,omitempty"`
+	// In the words of Kubernetes, such as arm64; empty if it is not known.
+	Architecture string `protobuf:"bytes,8,opt,name=architecture,proto3" json:"architecture,omitempty"`
+	// The disk that the VM boots from.
+	DiskGib       *uint64 `protobuf:"varint,9,opt,name=disk_gib,json=diskGib,proto3,oneof" json:"disk_gib,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VmCapacity) Reset() {
+	*x = VmCapacity{}
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VmCapacity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VmCapacity) ProtoMessage() {}
+
+func (x *VmCapacity) ProtoReflect() protoreflect.Message {
+	mi := &file_mcm_driver_v1_driver_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VmCapacity.ProtoReflect.Descriptor instead.
+func (*VmCapacity) Descriptor() ([]byte, []int) {
+	return file_mcm_driver_v1_driver_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *VmCapacity) GetInstanceType() string {
+	if x != nil {
+		return x.InstanceType
+	}
+	return ""
+}
+
+func (x *VmCapacity) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *VmCapacity) GetZone() string {
+	if x != nil && x.Zone != nil {
+		return *x.Zone
+	}
+	return ""
+}
+
+func (x *VmCapacity) GetCpus() uint64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *VmCapacity) GetMemoryMib() uint64 {
+	if x != nil {
+		return x.MemoryMib
+	}
+	return 0
+}
+
+func (x *VmCapacity) GetGpus() uint64 {
+	if x != nil && x.Gpus != nil {
+		return *x.Gpus
+	}
+	return 0
+}
+
+func (x *VmCapacity) GetGpuResource() string {
+	if x != nil {
+		return x.GpuResource
+	}
+	return ""
+}
+
+func (x *VmCapacity) GetArchitecture() string {
+	if x != nil {
+		return x.Architecture
+	}
+	return ""
+}
+
+func (x *VmCapacity) GetDiskGib() uint64 {
+	if x != nil && x.DiskGib != nil {
+		return *x.DiskGib
+	}
+	return 0
+}
+
 var File_mcm_driver_v1_driver_proto protoreflect.FileDescriptor
 
 const file_mcm_driver_v1_driver_proto_rawDesc = "" +
@@ -2163,7 +2429,7 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x17GetCapabilitiesResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x125\n" +
 	"\tproviders\x18\x02 \x03(\v2\x17.mcm.driver.v1.ProviderR\tproviders\x12\x18\n" +
-	"\aprogram\x18\x03 \x01(\tR\aprogram\"\x9d\x01\n" +
+	"\aprogram\x18\x03 \x01(\tR\aprogram\"\xb9\x01\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -2173,7 +2439,8 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\n" +
 	"volume_ids\x18\x04 \x01(\bR\tvolumeIds\x12\x18\n" +
 	"\ainspect\x18\x05 \x01(\bR\ainspect\x12\x10\n" +
-	"\x03tag\x18\x06 \x01(\bR\x03tag\"\x0f\n" +
+	"\x03tag\x18\x06 \x01(\bR\x03tag\x12\x1a\n" +
+	"\bcapacity\x18\a \x01(\bR\bcapacity\"\x0f\n" +
 	"\rHealthRequest\"D\n" +
 	"\x0eHealthResponse\x12\x18\n" +
 	"\aserving\x18\x01 \x01(\bR\aserving\x12\x18\n" +
@@ -2297,7 +2564,34 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x06tagged\x18\x01 \x01(\v2\x15.mcm.driver.v1.TaggedH\x00R\x06tagged\x122\n" +
 	"\afailure\x18\x02 \x01(\v2\x16.mcm.driver.v1.FailureH\x00R\afailureB\b\n" +
 	"\x06result\"\b\n" +
-	"\x06Tagged*\xac\x03\n" +
+	"\x06Tagged\"\xcb\x01\n" +
+	"\x0fCapacityRequest\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x1d\n" +
+	"\n" +
+	"class_json\x18\x02 \x01(\fR\tclassJson\x12B\n" +
+	"\x06secret\x18\x03 \x03(\v2*.mcm.driver.v1.CapacityRequest.SecretEntryR\x06secret\x1a9\n" +
+	"\vSecretEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x89\x01\n" +
+	"\x10CapacityResponse\x127\n" +
+	"\bcapacity\x18\x01 \x01(\v2\x19.mcm.driver.v1.VmCapacityH\x00R\bcapacity\x122\n" +
+	"\afailure\x18\x02 \x01(\v2\x16.mcm.driver.v1.FailureH\x00R\afailureB\b\n" +
+	"\x06result\"\xb4\x02\n" +
+	"\n" +
+	"VmCapacity\x12#\n" +
+	"\rinstance_type\x18\x01 \x01(\tR\finstanceType\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x17\n" +
+	"\x04zone\x18\x03 \x01(\tH\x00R\x04zone\x88\x01\x01\x12\x12\n" +
+	"\x04cpus\x18\x04 \x01(\x04R\x04cpus\x12\x1d\n" +
+	"\n" +
+	"memory_mib\x18\x05 \x01(\x04R\tmemoryMib\x12\x17\n" +
+	"\x04gpus\x18\x06 \x01(\x04H\x01R\x04gpus\x88\x01\x01\x12!\n" +
+	"\fgpu_resource\x18\a \x01(\tR\vgpuResource\x12\"\n" +
+	"\farchitecture\x18\b \x01(\tR\farchitecture\x12\x1e\n" +
+	"\bdisk_gib\x18\t \x01(\x04H\x02R\adiskGib\x88\x01\x01B\a\n" +
+	"\x05_zoneB\a\n" +
+	"\x05_gpusB\v\n" +
+	"\t_disk_gib*\xac\x03\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rCODE_CANCELED\x10\x01\x12\x10\n" +
@@ -2321,7 +2615,7 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\bPresence\x12\x18\n" +
 	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PRESENCE_PRESENT\x10\x01\x12\x14\n" +
-	"\x10PRESENCE_MISSING\x10\x022\xb1\x06\n" +
+	"\x10PRESENCE_MISSING\x10\x022\xfe\x06\n" +
 	"\x06Driver\x12`\n" +
 	"\x0fGetCapabilities\x12%.mcm.driver.v1.GetCapabilitiesRequest\x1a&.mcm.driver.v1.GetCapabilitiesResponse\x12E\n" +
 	"\x06Health\x12\x1c.mcm.driver.v1.HealthRequest\x1a\x1d.mcm.driver.v1.HealthResponse\x12K\n" +
@@ -2334,7 +2628,8 @@ const file_mcm_driver_v1_driver_proto_rawDesc = "" +
 	"\x04List\x12\x1a.mcm.driver.v1.ListRequest\x1a\x1b.mcm.driver.v1.ListResponse0\x01\x12N\n" +
 	"\tVolumeIds\x12\x1f.mcm.driver.v1.VolumeIdsRequest\x1a .mcm.driver.v1.VolumeIdsResponse\x12H\n" +
 	"\aInspect\x12\x1d.mcm.driver.v1.InspectRequest\x1a\x1e.mcm.driver.v1.InspectResponse\x12<\n" +
-	"\x03Tag\x12\x19.mcm.driver.v1.TagRequest\x1a\x1a.mcm.driver.v1.TagResponseB&Z$mcm.invalid/sdk/go/driverv1;driverv1b\x06proto3"
+	"\x03Tag\x12\x19.mcm.driver.v1.TagRequest\x1a\x1a.mcm.driver.v1.TagResponse\x12K\n" +
+	"\bCapacity\x12\x1e.mcm.driver.v1.CapacityRequest\x1a\x1f.mcm.driver.v1.CapacityResponseB&Z$mcm.invalid/sdk/go/driverv1;driverv1b\x06proto3"
 
 var (
 	file_mcm_driver_v1_driver_proto_rawDescOnce sync.Once
@@ -2349,7 +2644,7 @@ func file_mcm_driver_v1_driver_proto_rawDescGZIP() []byte {
 }
 
 var file_mcm_driver_v1_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_mcm_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_mcm_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_mcm_driver_v1_driver_proto_goTypes = []any{
 	(Code)(0),                       // 0: mcm.driver.v1.Code
 	(Presence)(0),                   // 1: mcm.driver.v1.Presence
@@ -2384,16 +2679,20 @@ var file_mcm_driver_v1_driver_proto_goTypes = []any{
 	(*TagRequest)(nil),              // 30: mcm.driver.v1.TagRequest
 	(*TagResponse)(nil),             // 31: mcm.driver.v1.TagResponse
 	(*Tagged)(nil),                  // 32: mcm.driver.v1.Tagged
-	nil,                             // 33: mcm.driver.v1.MachineRequest.SecretEntry
-	nil,                             // 34: mcm.driver.v1.ListRequest.SecretEntry
-	nil,                             // 35: mcm.driver.v1.InspectRequest.SecretEntry
+	(*CapacityRequest)(nil),         // 33: mcm.driver.v1.CapacityRequest
+	(*CapacityResponse)(nil),        // 34: mcm.driver.v1.CapacityResponse
+	(*VmCapacity)(nil),              // 35: mcm.driver.v1.VmCapacity
+	nil,                             // 36: mcm.driver.v1.MachineRequest.SecretEntry
+	nil,                             // 37: mcm.driver.v1.ListRequest.SecretEntry
+	nil,                             // 38: mcm.driver.v1.InspectRequest.SecretEntry
+	nil,                             // 39: mcm.driver.v1.CapacityRequest.SecretEntry
 }
 var file_mcm_driver_v1_driver_proto_depIdxs = []int32{
 	4,  // 0: mcm.driver.v1.GetCapabilitiesResponse.providers:type_name -> mcm.driver.v1.Provider
 	0,  // 1: mcm.driver.v1.Failure.code:type_name -> mcm.driver.v1.Code
 	8,  // 2: mcm.driver.v1.Failure.vm:type_name -> mcm.driver.v1.Vm
 	9,  // 3: mcm.driver.v1.Vm.addresses:type_name -> mcm.driver.v1.Address
-	33, // 4: mcm.driver.v1.MachineRequest.secret:type_name -> mcm.driver.v1.MachineRequest.SecretEntry
+	36, // 4: mcm.driver.v1.MachineRequest.secret:type_name -> mcm.driver.v1.MachineRequest.SecretEntry
 	8,  // 5: mcm.driver.v1.VmResponse.vm:type_name -> mcm.driver.v1.Vm
 	7,  // 6: mcm.driver.v1.VmResponse.failure:type_name -> mcm.driver.v1.Failure
 	13, // 7: mcm.driver.v1.DeleteResponse.deleted:type_name -> mcm.driver.v1.Deleted
@@ -2402,14 +2701,14 @@ var file_mcm_driver_v1_driver_proto_depIdxs = []int32{
 	7,  // 10: mcm.driver.v1.ValidateResponse.failure:type_name -> mcm.driver.v1.Failure
 	17, // 11: mcm.driver.v1.Problems.errors:type_name -> mcm.driver.v1.Problem
 	17, // 12: mcm.driver.v1.Problems.warnings:type_name -> mcm.driver.v1.Problem
-	34, // 13: mcm.driver.v1.ListRequest.secret:type_name -> mcm.driver.v1.ListRequest.SecretEntry
+	37, // 13: mcm.driver.v1.ListRequest.secret:type_name -> mcm.driver.v1.ListRequest.SecretEntry
 	20, // 14: mcm.driver.v1.ListResponse.page:type_name -> mcm.driver.v1.Page
 	22, // 15: mcm.driver.v1.ListResponse.end:type_name -> mcm.driver.v1.End
 	7,  // 16: mcm.driver.v1.ListResponse.failure:type_name -> mcm.driver.v1.Failure
 	21, // 17: mcm.driver.v1.Page.vms:type_name -> mcm.driver.v1.ListedVm
 	25, // 18: mcm.driver.v1.VolumeIdsResponse.volumes:type_name -> mcm.driver.v1.Volumes
 	7,  // 19: mcm.driver.v1.VolumeIdsResponse.failure:type_name -> mcm.driver.v1.Failure
-	35, // 20: mcm.driver.v1.InspectRequest.secret:type_name -> mcm.driver.v1.InspectRequest.SecretEntry
+	38, // 20: mcm.driver.v1.InspectRequest.secret:type_name -> mcm.driver.v1.InspectRequest.SecretEntry
 	28, // 21: mcm.driver.v1.InspectResponse.findings:type_name -> mcm.driver.v1.Findings
 	7,  // 22: mcm.driver.v1.InspectResponse.failure:type_name -> mcm.driver.v1.Failure
 	29, // 23: mcm.driver.v1.Findings.findings:type_name -> mcm.driver.v1.Finding
@@ -2417,33 +2716,38 @@ var file_mcm_driver_v1_driver_proto_depIdxs = []int32{
 	10, // 25: mcm.driver.v1.TagRequest.machine:type_name -> mcm.driver.v1.MachineRequest
 	32, // 26: mcm.driver.v1.TagResponse.tagged:type_name -> mcm.driver.v1.Tagged
 	7,  // 27: mcm.driver.v1.TagResponse.failure:type_name -> mcm.driver.v1.Failure
-	2,  // 28: mcm.driver.v1.Driver.GetCapabilities:input_type -> mcm.driver.v1.GetCapabilitiesRequest
-	5,  // 29: mcm.driver.v1.Driver.Health:input_type -> mcm.driver.v1.HealthRequest
-	14, // 30: mcm.driver.v1.Driver.Validate:input_type -> mcm.driver.v1.ValidateRequest
-	10, // 31: mcm.driver.v1.Driver.Create:input_type -> mcm.driver.v1.MachineRequest
-	10, // 32: mcm.driver.v1.Driver.Initialize:input_type -> mcm.driver.v1.MachineRequest
-	10, // 33: mcm.driver.v1.Driver.Delete:input_type -> mcm.driver.v1.MachineRequest
-	10, // 34: mcm.driver.v1.Driver.Status:input_type -> mcm.driver.v1.MachineRequest
-	18, // 35: mcm.driver.v1.Driver.List:input_type -> mcm.driver.v1.ListRequest
-	23, // 36: mcm.driver.v1.Driver.VolumeIds:input_type -> mcm.driver.v1.VolumeIdsRequest
-	26, // 37: mcm.driver.v1.Driver.Inspect:input_type -> mcm.driver.v1.InspectRequest
-	30, // 38: mcm.driver.v1.Driver.Tag:input_type -> mcm.driver.v1.TagRequest
-	3,  // 39: mcm.driver.v1.Driver.GetCapabilities:output_type -> mcm.driver.v1.GetCapabilitiesResponse
-	6,  // 40: mcm.driver.v1.Driver.Health:output_type -> mcm.driver.v1.HealthResponse
-	15, // 41: mcm.driver.v1.Driver.Validate:output_type -> mcm.driver.v1.ValidateResponse
-	11, // 42: mcm.driver.v1.Driver.Create:output_type -> mcm.driver.v1.VmResponse
-	11, // 43: mcm.driver.v1.Driver.Initialize:output_type -> mcm.driver.v1.VmResponse
-	12, // 44: mcm.driver.v1.Driver.Delete:output_type -> mcm.driver.v1.DeleteResponse
-	11, // 45: mcm.driver.v1.Driver.Status:output_type -> mcm.driver.v1.VmResponse
-	19, // 46: mcm.driver.v1.Driver.List:output_type -> mcm.driver.v1.ListResponse
-	24, // 47: mcm.driver.v1.Driver.VolumeIds:output_type -> mcm.driver.v1.VolumeIdsResponse
-	27, // 48: mcm.driver.v1.Driver.Inspect:output_type -> mcm.driver.v1.InspectResponse
-	31, // 49: mcm.driver.v1.Driver.Tag:output_type -> mcm.driver.v1.TagResponse
-	39, // [39:50] is the sub-list for method output_type
-	28, // [28:39] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	39, // 28: mcm.driver.v1.CapacityRequest.secret:type_name -> mcm.driver.v1.CapacityRequest.SecretEntry
+	35, // 29: mcm.driver.v1.CapacityResponse.capacity:type_name -> mcm.driver.v1.VmCapacity
+	7,  // 30: mcm.driver.v1.CapacityResponse.failure:type_name -> mcm.driver.v1.Failure
+	2,  // 31: mcm.driver.v1.Driver.GetCapabilities:input_type -> mcm.driver.v1.GetCapabilitiesRequest
+	5,  // 32: mcm.driver.v1.Driver.Health:input_type -> mcm.driver.v1.HealthRequest
+	14, // 33: mcm.driver.v1.Driver.Validate:input_type -> mcm.driver.v1.ValidateRequest
+	10, // 34: mcm.driver.v1.Driver.Create:input_type -> mcm.driver.v1.MachineRequest
+	10, // 35: mcm.driver.v1.Driver.Initialize:input_type -> mcm.driver.v1.MachineRequest
+	10, // 36: mcm.driver.v1.Driver.Delete:input_type -> mcm.driver.v1.MachineRequest
+	10, // 37: mcm.driver.v1.Driver.Status:input_type -> mcm.driver.v1.MachineRequest
+	18, // 38: mcm.driver.v1.Driver.List:input_type -> mcm.driver.v1.ListRequest
+	23, // 39: mcm.driver.v1.Driver.VolumeIds:input_type -> mcm.driver.v1.VolumeIdsRequest
+	26, // 40: mcm.driver.v1.Driver.Inspect:input_type -> mcm.driver.v1.InspectRequest
+	30, // 41: mcm.driver.v1.Driver.Tag:input_type -> mcm.driver.v1.TagRequest
+	33, // 42: mcm.driver.v1.Driver.Capacity:input_type -> mcm.driver.v1.CapacityRequest
+	3,  // 43: mcm.driver.v1.Driver.GetCapabilities:output_type -> mcm.driver.v1.GetCapabilitiesResponse
+	6,  // 44: mcm.driver.v1.Driver.Health:output_type -> mcm.driver.v1.HealthResponse
+	15, // 45: mcm.driver.v1.Driver.Validate:output_type -> mcm.driver.v1.ValidateResponse
+	11, // 46: mcm.driver.v1.Driver.Create:output_type -> mcm.driver.v1.VmResponse
+	11, // 47: mcm.driver.v1.Driver.Initialize:output_type -> mcm.driver.v1.VmResponse
+	12, // 48: mcm.driver.v1.Driver.Delete:output_type -> mcm.driver.v1.DeleteResponse
+	11, // 49: mcm.driver.v1.Driver.Status:output_type -> mcm.driver.v1.VmResponse
+	19, // 50: mcm.driver.v1.Driver.List:output_type -> mcm.driver.v1.ListResponse
+	24, // 51: mcm.driver.v1.Driver.VolumeIds:output_type -> mcm.driver.v1.VolumeIdsResponse
+	27, // 52: mcm.driver.v1.Driver.Inspect:output_type -> mcm.driver.v1.InspectResponse
+	31, // 53: mcm.driver.v1.Driver.Tag:output_type -> mcm.driver.v1.TagResponse
+	34, // 54: mcm.driver.v1.Driver.Capacity:output_type -> mcm.driver.v1.CapacityResponse
+	43, // [43:55] is the sub-list for method output_type
+	31, // [31:43] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_mcm_driver_v1_driver_proto_init() }
@@ -2483,13 +2787,18 @@ func file_mcm_driver_v1_driver_proto_init() {
 		(*TagResponse_Tagged)(nil),
 		(*TagResponse_Failure)(nil),
 	}
+	file_mcm_driver_v1_driver_proto_msgTypes[32].OneofWrappers = []any{
+		(*CapacityResponse_Capacity)(nil),
+		(*CapacityResponse_Failure)(nil),
+	}
+	file_mcm_driver_v1_driver_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcm_driver_v1_driver_proto_rawDesc), len(file_mcm_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,7 @@ const (
 	Driver_VolumeIds_FullMethodName       = "/mcm.driver.v1.Driver/VolumeIds"
 	Driver_Inspect_FullMethodName         = "/mcm.driver.v1.Driver/Inspect"
 	Driver_Tag_FullMethodName             = "/mcm.driver.v1.Driver/Tag"
+	Driver_Capacity_FullMethodName        = "/mcm.driver.v1.Driver/Capacity"
 )
 
 // DriverClient is the client API for Driver service.
@@ -69,6 +70,8 @@ type DriverClient interface {
 	// Gives the VM with the provider ID of the Machine the tags by which List finds it, or takes so many of them away that it does not. Only `mcm adopt`
 	// calls it.
 	Tag(ctx context.Context, in *TagRequest, opts ...grpc.CallOption) (*TagResponse, error)
+	// Reads the resources of a VM of a class from the cloud, such as by its type, with read-only calls. UNIMPLEMENTED: the driver cannot.
+	Capacity(ctx context.Context, in *CapacityRequest, opts ...grpc.CallOption) (*CapacityResponse, error)
 }
 
 type driverClient struct {
@@ -198,6 +201,16 @@ func (c *driverClient) Tag(ctx context.Context, in *TagRequest, opts ...grpc.Cal
 	return out, nil
 }
 
+func (c *driverClient) Capacity(ctx context.Context, in *CapacityRequest, opts ...grpc.CallOption) (*CapacityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CapacityResponse)
+	err := c.cc.Invoke(ctx, Driver_Capacity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DriverServer is the server API for Driver service.
 // All implementations must embed UnimplementedDriverServer
 // for forward compatibility.
@@ -228,6 +241,8 @@ type DriverServer interface {
 	// Gives the VM with the provider ID of the Machine the tags by which List finds it, or takes so many of them away that it does not. Only `mcm adopt`
 	// calls it.
 	Tag(context.Context, *TagRequest) (*TagResponse, error)
+	// Reads the resources of a VM of a class from the cloud, such as by its type, with read-only calls. UNIMPLEMENTED: the driver cannot.
+	Capacity(context.Context, *CapacityRequest) (*CapacityResponse, error)
 	mustEmbedUnimplementedDriverServer()
 }
 
@@ -270,6 +285,9 @@ func (UnimplementedDriverServer) Inspect(context.Context, *InspectRequest) (*Ins
 }
 func (UnimplementedDriverServer) Tag(context.Context, *TagRequest) (*TagResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Tag not implemented")
+}
+func (UnimplementedDriverServer) Capacity(context.Context, *CapacityRequest) (*CapacityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Capacity not implemented")
 }
 func (UnimplementedDriverServer) mustEmbedUnimplementedDriverServer() {}
 func (UnimplementedDriverServer) testEmbeddedByValue()                {}
@@ -483,6 +501,24 @@ func _Driver_Tag_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_Capacity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CapacityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).Capacity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_Capacity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).Capacity(ctx, req.(*CapacityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Driver_ServiceDesc is the grpc.ServiceDesc for Driver service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -529,6 +565,10 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Tag",
 			Handler:    _Driver_Tag_Handler,
+		},
+		{
+			MethodName: "Capacity",
+			Handler:    _Driver_Capacity_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

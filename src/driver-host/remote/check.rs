@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mcm_api::syntax::is_deceptive;
 use mcm_driver::{
+    capacity::VmCapacity,
     code::Code,
     error::DriverError,
     inspection::ResourceFinding,
@@ -125,6 +126,14 @@ pub(super) fn findings(
         finding.text = text(&finding.text, secret);
     }
     Ok(findings)
+}
+
+/// Names are short and printable, and the numbers are those of a VM.
+pub(super) fn capacity(vm: &VmCapacity) -> Result<(), DriverError> {
+    let is_name = |text: &str| !text.is_empty() && text.len() <= LONGEST_NAME && is_printable(text);
+    let are_names =
+        [Some(vm.instance_type.as_str()), Some(&vm.region), vm.zone.as_deref()].into_iter().flatten().all(is_name);
+    if !are_names || vm.cpus == 0 || vm.memory_mib == 0 { wrong("an invalid capacity of a VM") } else { Ok(()) }
 }
 
 /// IDs of volumes of `count` specs.

@@ -18,6 +18,7 @@ use super::{
 };
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
+    capacity::VmCapacity,
     code::Code,
     error::DriverError,
     guard::{DriverObserver, TimeLimits},
@@ -239,6 +240,28 @@ impl Driver for RemoteDriver {
         };
         let result = self.line.call(call).await;
         let result = result.and_then(|findings| check::findings(findings, secret));
+        self.clean(result, secret)
+    }
+
+    /// The whole class: the other process does not say on what the capacity depends.
+    fn capacity_key(&self, class: &MachineClass) -> Option<String> {
+        self.line.served().capacity.then(|| format!("{:?}", ClassHash::from_class(class)))
+    }
+
+    async fn capacity(&self, class: &MachineClass, secret: &SecretData) -> Result<VmCapacity, DriverError> {
+        self.can(|served| served.capacity, "cannot read the capacity of VMs: write nodeTemplate.capacity of the class")
+            .await?;
+        let message = proto::CapacityRequest {
+            provider: self.name.to_owned(),
+            class_json: wire::class(class)?,
+            secret: wire::secret(secret),
+        };
+        let message = Self::request(DriverOperation::Capacity, message);
+        let call = |mut client: RpcClient| async move {
+            Ok::<_, Status>(wire::read_capacity(client.capacity(message).await?.into_inner()))
+        };
+        let result = self.line.call(call).await;
+        let result = result.and_then(|capacity| check::capacity(&capacity).map(|()| capacity));
         self.clean(result, secret)
     }
 

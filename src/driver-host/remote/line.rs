@@ -114,6 +114,8 @@ pub(super) struct DriverFeatures {
     pub capabilities: DriverCapabilities,
     /// It supports volumes.
     pub volume_ids: bool,
+    /// It reads the capacity of VMs.
+    pub capacity: bool,
 }
 
 impl Default for DriverFeatures {
@@ -122,6 +124,7 @@ impl Default for DriverFeatures {
         Self {
             capabilities: DriverCapabilities { initialize: true, list: true, inspect: true, tag: true },
             volume_ids: true,
+            capacity: true,
         }
     }
 }
@@ -345,7 +348,7 @@ impl DriverConnections {
         }
         let proto::Provider { initialize, list, inspect, tag, .. } = *provider;
         let capabilities = DriverCapabilities { initialize, list, inspect, tag };
-        Ok(DriverFeatures { capabilities, volume_ids: provider.volume_ids })
+        Ok(DriverFeatures { capabilities, volume_ids: provider.volume_ids, capacity: provider.capacity })
     }
 
     /// The channel for the next call, with the TLS files of today.

@@ -10,6 +10,8 @@ mod line;
 mod listen;
 mod proto;
 mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tls;
 mod verdicts;
 mod wire;

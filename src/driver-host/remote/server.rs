@@ -61,6 +61,8 @@ impl driver_server::Driver for CatalogueService {
                 volume_ids: true,
                 inspect: capabilities.inspect,
                 tag: capabilities.tag,
+                // A driver that cannot returns so for the class.
+                capacity: true,
             }
         };
         Ok(Response::new(proto::GetCapabilitiesResponse {
@@ -142,6 +144,15 @@ impl driver_server::Driver for CatalogueService {
             Err(error) => Err(error),
         };
         Ok(Response::new(wire::tagging(result)))
+    }
+
+    async fn capacity(&self, request: Request<proto::CapacityRequest>) -> RpcResult<proto::CapacityResponse> {
+        let message = request.into_inner();
+        let result = async {
+            let driver = self.driver(&message.provider)?;
+            driver.capacity(&wire::read_class(&message.class_json)?, &wire::read_secret(message.secret)).await
+        };
+        Ok(Response::new(wire::capacity(result.await)))
     }
 
     async fn volume_ids(&self, request: Request<proto::VolumeIdsRequest>) -> RpcResult<proto::VolumeIdsResponse> {

@@ -9,6 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::proto;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
+    capacity::{GpuCapacity, VmCapacity, architecture},
     code::Code,
     error::DriverError,
     inspection::{ResourceFinding, ResourcePresence},
@@ -236,6 +237,44 @@ pub(super) fn read_inspection(response: proto::InspectResponse) -> Result<Vec<Re
     };
     match response.result {
         Some(Findings(found)) => Ok(found.findings.into_iter().map(one).collect()),
+        Some(Failure(failure)) => Err(read_failure(failure)),
+        None => nothing(),
+    }
+}
+
+pub(super) fn capacity(result: Result<VmCapacity, DriverError>) -> proto::CapacityResponse {
+    use proto::capacity_response::Result::{Capacity, Failure};
+    let result = match result {
+        Ok(vm) => Capacity(proto::VmCapacity {
+            gpus: vm.gpus.as_ref().map(|gpus| gpus.count),
+            gpu_resource: vm.gpus.and_then(|gpus| gpus.resource).unwrap_or_default().to_owned(),
+            architecture: vm.architecture.unwrap_or_default().to_owned(),
+            instance_type: vm.instance_type,
+            region: vm.region,
+            zone: vm.zone,
+            cpus: vm.cpus,
+            memory_mib: vm.memory_mib,
+            disk_gib: vm.disk_gib,
+        }),
+        Err(error) => Failure(failure(error)),
+    };
+    proto::CapacityResponse { result: Some(result) }
+}
+
+/// Architectures and resources of GPUs without a word here are not known.
+pub(super) fn read_capacity(response: proto::CapacityResponse) -> Result<VmCapacity, DriverError> {
+    use proto::capacity_response::Result::{Capacity, Failure};
+    match response.result {
+        Some(Capacity(vm)) => Ok(VmCapacity {
+            gpus: vm.gpus.map(|count| GpuCapacity::made_by(&vm.gpu_resource, count)),
+            architecture: architecture(&vm.architecture),
+            instance_type: vm.instance_type,
+            region: vm.region,
+            zone: vm.zone,
+            cpus: vm.cpus,
+            memory_mib: vm.memory_mib,
+            disk_gib: vm.disk_gib,
+        }),
         Some(Failure(failure)) => Err(read_failure(failure)),
         None => nothing(),
     }
@@ -492,11 +531,12 @@ mod tests {
             read_volume_ids(proto::VolumeIdsResponse::default()).unwrap_err().code,
             read_inspection(proto::InspectResponse::default()).unwrap_err().code,
             read_tagging(proto::TagResponse::default()).unwrap_err().code,
+            read_capacity(proto::CapacityResponse::default()).unwrap_err().code,
             VmListReader::default().take(proto::ListResponse::default()).unwrap().unwrap_err().code,
             read_failure(proto::Failure::default()).code,
             read_failure(proto::Failure { code: 99, ..proto::Failure::default() }).code,
         ];
-        assert_eq!(codes, [Code::Unknown; 9]);
+        assert_eq!(codes, [Code::Unknown; 10]);
     }
 
     #[test]

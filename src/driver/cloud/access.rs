@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{DriverEnvironment, DriverError, SecretPolicy};
 
-/// More logins than any installation has.
-pub const MOST_LOGINS: usize = 256;
+/// Logins that a driver keeps, with their sessions, tokens and paces. More work, and log in anew each time.
+pub const MOST_LOGINS: usize = 1024;
 
 /// How a cloud is called.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl<L: Clone + Eq + Hash, A> LoginCache<L, A> {
         Self {
             http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
             connections: TlsClientCache::new(access.limits.attempt, access.uses_proxy),
-            logins: LruCache::new(MOST_LOGINS),
+            logins: LruCache::new(MOST_LOGINS).warning_of("logins"),
             access,
         }
     }

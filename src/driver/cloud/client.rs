@@ -7,7 +7,9 @@ use rand::Rng;
 use reqwest::{Body, Client, ClientBuilder, redirect};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{answer::HttpAnswer, failure::CloudFailure, limiter::AdaptiveLimiter, requests::RequestReporter};
+use super::{
+    answer::HttpAnswer, ca_bundle::CaBundle, failure::CloudFailure, limiter::AdaptiveLimiter, requests::RequestReporter,
+};
 use crate::tls::use_ring;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -48,6 +50,8 @@ pub struct HttpClient {
     /// Created with the first request: it reads the certificates of the system. The error is a text.
     client: OnceLock<Result<Client, String>>,
     uses_proxy: bool,
+    /// CA certificates in place of those of the system.
+    bundle: Option<CaBundle>,
     limits: HttpLimits,
     requests: RequestReporter,
 }
@@ -55,7 +59,13 @@ pub struct HttpClient {
 impl HttpClient {
     /// Requests go through the proxy that the environment names, if it names one and `uses_proxy` is true.
     pub fn new(limits: HttpLimits, uses_proxy: bool, requests: RequestReporter) -> Self {
-        Self { client: OnceLock::new(), uses_proxy, limits, requests }
+        Self { client: OnceLock::new(), uses_proxy, bundle: None, limits, requests }
+    }
+
+    /// Servers are verified with these certificates, if there are any, in place of those of the system.
+    #[must_use]
+    pub fn trusting(self, bundle: Option<CaBundle>) -> Self {
+        Self { bundle, ..self }
     }
 
     /// Makes attempts until one succeeds, one fails in a way that does not pass, or there is no time left. Each waits for its
@@ -70,13 +80,28 @@ impl HttpClient {
     where
         F: Future<Output = Result<T, CloudFailure>>,
     {
+        self.repeat_about(limiter, "", service, once, may_pass).await
+    }
+
+    /// The same for a call about an object, such as a VM, of which the cloud may take no calls for a while.
+    pub(super) async fn repeat_about<T, F>(
+        &self,
+        limiter: &AdaptiveLimiter,
+        object: &str,
+        service: &'static str,
+        once: impl Fn() -> F,
+        may_pass: impl Fn(&CloudFailure) -> bool,
+    ) -> Result<T, CloudFailure>
+    where
+        F: Future<Output = Result<T, CloudFailure>>,
+    {
         let mut deadline = Instant::now() + self.limits.call;
         let mut pause = self.limits.pause;
         let mut attempt = 1;
         loop {
             let queued = Instant::now();
-            let permit =
-                timeout(LONGEST_QUEUE, limiter.permit()).await.map_err(|_| CloudFailure::Queued(LONGEST_QUEUE))?;
+            let permit = timeout(LONGEST_QUEUE, limiter.permit_for(object)).await;
+            let permit = permit.map_err(|_| CloudFailure::Queued(LONGEST_QUEUE))?;
             deadline += queued.elapsed();
             let limit = deadline.min(Instant::now() + self.limits.attempt);
             let once = async { timeout_at(limit, once()).await.unwrap_or(Err(CloudFailure::NoAnswer)) };
@@ -91,7 +116,9 @@ impl HttpClient {
             };
             match &failure {
                 failure if failure.is_throttling() => limiter.refused(),
-                CloudFailure::Named { .. } | CloudFailure::Faulted { .. } => limiter.accepted(),
+                CloudFailure::Named { .. } | CloudFailure::Faulted { .. } | CloudFailure::Crowded { .. } => {
+                    limiter.accepted();
+                }
                 _ => {}
             }
             let wait = pause.mul_f64(rand::rng().random_range(0.5..1.5));
@@ -113,13 +140,22 @@ impl HttpClient {
         request: http::Request<B>,
     ) -> Result<HttpAnswer, CloudFailure> {
         let request = reqwest::Request::try_from(request).map_err(|error| failed(&error))?;
-        exchange(self.client()?, limiter, request).await
+        let answer = exchange(self.client()?, request).await?;
+        if let Some(pause) = retry_after(answer.status, &answer.headers) {
+            limiter.pause(pause);
+        }
+        Ok(answer)
     }
 
     fn client(&self) -> Result<&Client, CloudFailure> {
-        let client = self.client.get_or_init(|| {
-            client_builder(self.limits.attempt, self.uses_proxy).build().map_err(|error| causes(&error))
-        });
+        let build = || {
+            let builder = client_builder(self.limits.attempt, self.uses_proxy);
+            match &self.bundle {
+                Some(bundle) => bundle.apply(builder)?.build(),
+                None => builder.build(),
+            }
+        };
+        let client = self.client.get_or_init(|| build().map_err(|error| causes(&error)));
         client.as_ref().map_err(|error| CloudFailure::Unsent(error.clone()))
     }
 }
@@ -132,17 +168,10 @@ pub(super) fn client_builder(attempt: Duration, uses_proxy: bool) -> ClientBuild
     if uses_proxy { builder } else { builder.no_proxy() }
 }
 
-/// The answer of a request. If it requests a pause, the calls of the limiter wait.
-pub(super) async fn exchange(
-    client: &Client,
-    limiter: &AdaptiveLimiter,
-    request: reqwest::Request,
-) -> Result<HttpAnswer, CloudFailure> {
+/// The answer of a request.
+pub(super) async fn exchange(client: &Client, request: reqwest::Request) -> Result<HttpAnswer, CloudFailure> {
     let mut response = client.execute(request).await.map_err(|error| failed(&error))?;
     let status = response.status().as_u16();
-    if let Some(pause) = retry_after(status, response.headers()) {
-        limiter.pause(pause);
-    }
     let headers = response.headers().clone();
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {

@@ -26,6 +26,13 @@ pub enum CloudFailure {
         /// The cloud's text, without secrets.
         message: String,
     },
+    /// The cloud refused the call because there are too many about one object, such as a VM. Calls about others go on.
+    Crowded {
+        /// The cloud's own name of the reason.
+        name: String,
+        /// The cloud's text, without secrets.
+        message: String,
+    },
     /// Something else answered.
     Status(u16),
     /// The answer cannot be parsed as the result of this call.
@@ -66,14 +73,14 @@ impl CloudFailure {
             },
             Self::Unreadable(status) => unread(*status),
             Self::NoAnswer => Code::DeadlineExceeded,
-            Self::Unreachable(_) | Self::TooLarge(_) | Self::Queued(_) => Code::Unavailable,
+            Self::Crowded { .. } | Self::Unreachable(_) | Self::TooLarge(_) | Self::Queued(_) => Code::Unavailable,
             Self::Broken(_) => Code::Unknown,
             Self::Unsent(_) => Code::Internal,
             Self::Credentials(error) => error.code,
         }
     }
 
-    /// The cloud refused the call because there are too many.
+    /// The cloud refused the call because there are too many of the account.
     pub fn is_throttling(&self) -> bool {
         match self {
             Self::Named { name, .. } => is_throttling(name),
@@ -86,11 +93,40 @@ impl CloudFailure {
     /// itself, or of a server before it, proves that it has not.
     pub fn may_have_had_effect(&self) -> bool {
         match self {
-            Self::Named { .. } | Self::Unreachable(_) | Self::Queued(_) | Self::Unsent(_) | Self::Credentials(_) => {
-                false
-            }
+            Self::Named { .. }
+            | Self::Crowded { .. }
+            | Self::Unreachable(_)
+            | Self::Queued(_)
+            | Self::Unsent(_)
+            | Self::Credentials(_) => false,
             Self::Status(status) => *status == 408 || !(400..500).contains(status),
             Self::Faulted { .. } | Self::Unreadable(_) | Self::NoAnswer | Self::TooLarge(_) | Self::Broken(_) => true,
+        }
+    }
+
+    /// The cloud itself reported that what the call names does not exist. It is the absence of a VM only if the call names the VM.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::Named { code: Code::NotFound, .. })
+    }
+
+    /// What a call found. `None` for an absence.
+    ///
+    /// # Errors
+    /// Any other failure of the call.
+    pub fn found<T>(answer: Result<T, Self>) -> Result<Option<T>, Self> {
+        match answer {
+            Ok(found) => Ok(Some(found)),
+            Err(failure) if failure.is_absence() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The failure of a call by that of its login, which names nothing that the call does.
+    #[must_use]
+    pub(super) fn of_login(self) -> Self {
+        match self {
+            Self::Named { code: Code::NotFound, name, message } => Self::Named { code: Code::Unknown, name, message },
+            other => other,
         }
     }
 
@@ -111,10 +147,22 @@ impl CloudFailure {
         }
     }
 
-    /// The error of the driver. `what` is the attempted operation; no part of the secret gets into the text.
+    /// The error of the driver. `what` is the attempted operation; no part of the secret gets into the text. An absence becomes
+    /// [`Code::Unknown`]: [`super::VmAbsence`] alone says that there is no VM.
     pub fn error(&self, what: &str, secret: &SecretData) -> DriverError {
+        self.error_with(Code::Unknown, what, secret)
+    }
+
+    /// The same for a call that creates a VM or a part of one. What the cloud does not find is something that the class names.
+    pub fn error_of_creation(&self, what: &str, secret: &SecretData) -> DriverError {
+        self.error_with(Code::InvalidArgument, what, secret)
+    }
+
+    fn error_with(&self, absence: Code, what: &str, secret: &SecretData) -> DriverError {
         let text = match self {
-            Self::Named { name, message, .. } | Self::Faulted { name, message, .. } => format!("{name}: {message}"),
+            Self::Named { name, message, .. }
+            | Self::Faulted { name, message, .. }
+            | Self::Crowded { name, message } => format!("{name}: {message}"),
             Self::Status(status) => format!("HTTP status {status}, not from the cloud"),
             Self::Unreadable(status) => format!("the answer with HTTP status {status} cannot be read"),
             Self::NoAnswer => "no answer in time".to_owned(),
@@ -123,14 +171,11 @@ impl CloudFailure {
             Self::Unreachable(cause) | Self::Broken(cause) | Self::Unsent(cause) => cause.clone(),
             Self::Credentials(error) => error.message.clone(),
         };
-        DriverError::new(self.code(), format!("{what} failed: {}", safe_text(&text, secret)))
-    }
-
-    /// The same for a list. If a list is not found, its entries may still exist, so it is not their absence.
-    pub fn error_of_list(&self, what: &str, secret: &SecretData) -> DriverError {
-        let error = self.error(what, secret);
-        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-        DriverError { code, ..error }
+        let code = match self.code() {
+            Code::NotFound => absence,
+            code => code,
+        };
+        DriverError::new(code, format!("{what} failed: {}", safe_text(&text, secret)))
     }
 }
 
@@ -177,6 +222,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_absence_is_a_value_and_never_the_code_of_an_error() {
+        let absent =
+            CloudFailure::Named { code: Code::NotFound, name: "NoSuchImage".to_owned(), message: String::new() };
+        assert_eq!(CloudFailure::found::<()>(Err(absent.clone())), Ok(None));
+        assert_eq!(absent.error("a look at image i", &SecretData::default()).code, Code::Unknown);
+        assert_eq!(absent.error_of_creation("creation of m", &SecretData::default()).code, Code::InvalidArgument);
+        let of_login = absent.of_login();
+        assert_eq!(CloudFailure::found::<()>(Err(of_login.clone())), Err(of_login), "a login names no VM");
+        assert_eq!(CloudFailure::found::<()>(Err(CloudFailure::Status(404))), Err(CloudFailure::Status(404)));
+    }
+
     #[rstest]
     #[case(CloudFailure::NoAnswer, true)]
     #[case(CloudFailure::Broken("reset".to_owned()), true)]
@@ -187,6 +244,7 @@ mod tests {
     #[case(CloudFailure::Unreachable("refused".to_owned()), false)]
     #[case(CloudFailure::Queued(Duration::ZERO), false)]
     #[case(CloudFailure::Named { code: Code::Unavailable, name: "x".to_owned(), message: String::new() }, false)]
+    #[case(CloudFailure::Crowded { name: "x".to_owned(), message: String::new() }, false)]
     fn a_request_without_an_answer_of_the_cloud_may_have_had_an_effect(
         #[case] failure: CloudFailure,
         #[case] expected: bool,

@@ -1,7 +1,7 @@
 //! The VM of a Machine: rules against two VMs for one Machine, and against one VM for two Machines.
 
 use super::wanted::MachineIdentity;
-use crate::{Code, DriverError, ListedVm};
+use crate::{Code, DriverError, ListedVm, Vm};
 
 /// The owner of a VM, by its markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +82,76 @@ pub fn known_as<V: CloudVm>(found: Option<V>, wanted: MachineIdentity<'_>, scope
     None
 }
 
+/// The reason why a look-up shows no VM of a Machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VmLookupError {
+    /// The VM certainly does not exist.
+    Absent(VmAbsence),
+    /// There may be one.
+    Failed(DriverError),
+}
+
+/// There certainly is no VM of a Machine. Only [`only`] makes it, of the VMs that a look-up found: whatever else a cloud does not
+/// find, such as a list, an image or a project, is no absence of a VM.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VmAbsence {
+    message: String,
+    ended: Option<Box<Vm>>,
+}
+
+impl VmLookupError {
+    /// The same, with the reason of an absence.
+    #[must_use]
+    pub fn because(mut self, reason: &str) -> Self {
+        if let Self::Absent(absence) = &mut self {
+            absence.message = format!("{}: {reason}", absence.message);
+        }
+        self
+    }
+
+    /// The same, with the VM as it ended, which the cloud still shows.
+    #[must_use]
+    pub fn with_end(mut self, vm: Option<Vm>) -> Self {
+        if let Self::Absent(absence) = &mut self {
+            absence.ended = vm.map(Box::new);
+        }
+        self
+    }
+}
+
+impl From<DriverError> for VmLookupError {
+    fn from(error: DriverError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<VmLookupError> for DriverError {
+    fn from(error: VmLookupError) -> Self {
+        match error {
+            VmLookupError::Absent(VmAbsence { message, ended }) => {
+                Self { vm: ended, ..Self::new(Code::NotFound, message) }
+            }
+            VmLookupError::Failed(error) => error_of_existing(error),
+        }
+    }
+}
+
+/// The error of a call about a VM that may exist. What the error does not find is something else.
+pub(super) fn error_of_existing(error: DriverError) -> DriverError {
+    let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
+    DriverError { code, ..error }
+}
+
 /// The only VM of several that were found.
 ///
 /// # Errors
-/// [`Code::NotFound`] if no VM was found, [`Code::OutOfRange`] if there are several.
-pub fn only<V: CloudVm>(mut found: Vec<V>, machine: &str) -> Result<V, DriverError> {
+/// [`VmLookupError::Absent`] if no VM was found, [`Code::OutOfRange`] if there are several.
+pub fn only<V: CloudVm>(mut found: Vec<V>, machine: &str) -> Result<V, VmLookupError> {
     match (found.pop(), found.len()) {
-        (None, _) => Err(DriverError::new(Code::NotFound, format!("machine {machine:?} has no VM"))),
+        (None, _) => {
+            let message = format!("machine {machine:?} has no VM");
+            Err(VmLookupError::Absent(VmAbsence { message, ended: None }))
+        }
         (Some(only), 0) => Ok(only),
         (Some(last), _) => {
             found.push(last);
@@ -96,7 +159,7 @@ pub fn only<V: CloudVm>(mut found: Vec<V>, machine: &str) -> Result<V, DriverErr
             ids.sort_unstable();
             ids.dedup();
             let ids = ids.join(", ");
-            Err(DriverError::new(Code::OutOfRange, format!("machine {machine:?} has several VMs: {ids}")))
+            Err(DriverError::new(Code::OutOfRange, format!("machine {machine:?} has several VMs: {ids}")).into())
         }
     }
 }
@@ -175,13 +238,29 @@ mod tests {
     fn one_vm_is_the_only_one() {
         let vm = |id: &str| FakeVm::<true> { id: id.to_owned(), name: "m", uid: None, cluster: None };
         assert_eq!(only(vec![vm("1")], "m").unwrap().id, "1");
-        let error = |found| only::<FakeVm<true>>(found, "m").map(drop).unwrap_err();
+        let error = |found| DriverError::from(only::<FakeVm<true>>(found, "m").map(drop).unwrap_err());
         assert_eq!(error(vec![]).code, Code::NotFound);
         let several = error(vec![vm("2"), vm("1")]);
         assert_eq!(
             (several.code, several.message.as_str()),
             (Code::OutOfRange, r#"machine "m" has several VMs: 1, 2"#)
         );
+    }
+
+    #[test]
+    fn only_a_look_up_without_a_vm_is_an_absence() {
+        let absent = || only::<FakeVm<true>>(vec![], "m").map(drop).unwrap_err().because("it was starved");
+        let vm = Vm { halted: Some("stopped".to_owned()), ..Vm::default() };
+        let error = DriverError::from(absent().with_end(Some(vm.clone())));
+        assert_eq!((error.code, error.message.as_str()), (Code::NotFound, r#"machine "m" has no VM: it was starved"#));
+        assert_eq!(error.vm.as_deref(), Some(&vm));
+        for (code, expected) in Code::ALL.map(|code| match code {
+            Code::NotFound => (code, Code::Unknown),
+            code => (code, code),
+        }) {
+            let other = VmLookupError::from(DriverError::new(code, "a list")).because("x").with_end(Some(vm.clone()));
+            assert_eq!(DriverError::from(other), DriverError::new(expected, "a list"));
+        }
     }
 
     fn vms() -> impl Strategy<Value = Vec<FakeVm<true>>> {
@@ -217,8 +296,8 @@ mod tests {
             let count = found.len();
             match only(found, "m") {
                 Ok(_) => prop_assert_eq!(count, 1),
-                Err(error) if count == 0 => prop_assert_eq!(error.code, Code::NotFound),
-                Err(error) => prop_assert_eq!(error.code, Code::OutOfRange),
+                Err(VmLookupError::Absent(_)) => prop_assert_eq!(count, 0),
+                Err(VmLookupError::Failed(error)) => prop_assert_eq!(error.code, Code::OutOfRange),
             }
         }
     }

@@ -3,7 +3,10 @@
 //! Until the first refusal only the number of calls in flight is limited, and grows with each success. From then on calls have
 //! a rate: a refusal cuts it, each success raises it a little. Calls wait in the order in which they came.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -52,6 +55,8 @@ pub struct AdaptiveLimiter {
     /// The first in the queue decides when it may go.
     queue: Queue<()>,
     state: Mutex<LimiterState>,
+    /// Objects about which the cloud takes no call before a time, such as VMs by the paths of their calls.
+    paused: Mutex<HashMap<String, Instant>>,
     /// A call in flight ended.
     ended: Notify,
 }
@@ -65,6 +70,7 @@ impl AdaptiveLimiter {
         Self {
             queue: Queue::default(),
             state: Mutex::new(LimiterState::new(slowest, Instant::now())),
+            paused: Mutex::default(),
             ended: Notify::new(),
         }
     }
@@ -82,6 +88,18 @@ impl AdaptiveLimiter {
         }
     }
 
+    /// Waits until a call about an object may be sent.
+    pub async fn permit_for(&self, object: &str) -> CallPermit<'_> {
+        while let Some(time) = self.paused_until(object) {
+            sleep_until(time).await;
+        }
+        self.permit().await
+    }
+
+    fn paused_until(&self, object: &str) -> Option<Instant> {
+        self.paused.lock().get(object).copied().filter(|time| *time > Instant::now())
+    }
+
     /// The cloud accepted a call, with any outcome.
     pub fn accepted(&self) {
         self.state.lock().accepted(Instant::now());
@@ -95,6 +113,14 @@ impl AdaptiveLimiter {
     /// The cloud requested a pause.
     pub fn pause(&self, pause: Duration) {
         self.state.lock().pause(Instant::now(), pause);
+    }
+
+    /// The cloud requested a pause of the calls about one object. Others go on.
+    pub fn pause_object(&self, object: &str, pause: Duration) {
+        let now = Instant::now();
+        let mut paused = self.paused.lock();
+        paused.retain(|_, time| *time > now);
+        paused.insert(object.to_owned(), now + pause.min(LONGEST_PAUSE));
     }
 }
 
@@ -242,6 +268,18 @@ mod tests {
             }
             limiter.refused();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_the_cloud_pauses_holds_up_no_other_one() {
+        let limiter = AdaptiveLimiter::new(1.0);
+        limiter.pause_object("/vms/a", 20 * SECOND);
+        assert!(timeout(19 * SECOND, limiter.permit_for("/vms/a")).await.is_err());
+        assert!(timeout(SECOND / 2, limiter.permit_for("/vms/b")).await.is_ok());
+        assert!(timeout(2 * SECOND, limiter.permit_for("/vms/a")).await.is_ok());
+        limiter.pause_object("/vms/b", 100_000 * SECOND);
+        assert_eq!(limiter.paused.lock().len(), 1, "pauses that are over are forgotten");
+        assert!(timeout(LONGEST_PAUSE + SECOND, limiter.permit_for("/vms/b")).await.is_ok());
     }
 
     /// The best possible time is (calls - most) / per_second.

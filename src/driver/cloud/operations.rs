@@ -3,8 +3,8 @@
 //! The cut is between reads and changes. A [`CloudSession`] is a class with access to its cloud; it only reads, and can be copied, so
 //! a creation that outlives its call takes it along. [`CloudOperations`] are the changes, with what the process remembers of them.
 //! [`CloudDriver`] does the rest in one order: the class is checked before the Secret, the Secret before the cloud is called, and the
-//! certainty of an absence is taken before the look-up that shows it. Methods with a body may be replaced where a cloud has another
-//! step.
+//! certainty of an absence is taken before the look-up that shows it. Only a [`super::VmAbsence`] says that the VM does not
+//! exist. Methods with a body may be replaced where a cloud has another step.
 
 use std::{collections::BTreeSet, hash::Hash, sync::Arc};
 
@@ -20,13 +20,15 @@ use super::{
     absences::AbsenceCache,
     class::check_provider,
     creations::CreationLedger,
-    finder::{CloudVm, VmOwnership, created_for, known_as, only},
+    finder::{CloudVm, VmLookupError, VmOwnership, created_for, error_of_existing, known_as, only},
     token::idempotency_token,
     wanted::MachineIdentity,
 };
 use crate::{
-    Code, Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm, VmsByProviderId,
-    inspection::ResourceFinding, interface::no_members, spec::ClassProblems,
+    Code, Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm, VmCapacity, VmsByProviderId,
+    inspection::ResourceFinding,
+    interface::{no_capacity, no_members},
+    spec::ClassProblems,
 };
 
 /// The VM of a session.
@@ -87,7 +89,7 @@ pub trait CloudSession: Clone + Send + Sync + 'static {
     async fn only_created_for(&self, machine: &Machine) -> Result<Option<Self::Vm>, DriverError> {
         match staying(self.created_for(machine).await?) {
             none if none.is_empty() => Ok(None),
-            found => only(found, MachineIdentity::from_machine(machine).name).map(Some),
+            found => Ok(Some(only(found, MachineIdentity::from_machine(machine).name)?)),
         }
     }
 }
@@ -159,8 +161,18 @@ pub trait CloudOperations: Send + Sync + 'static {
     /// Checks the cloud resources that the class needs.
     async fn inspect(&self, session: &Self::Session, secret: &SecretData) -> Vec<ResourceFinding>;
 
+    /// Names all that [`Self::capacity`] depends on; `None` if the driver cannot read it.
+    fn capacity_key(_: &Self::Spec) -> Option<String> {
+        None
+    }
+
+    /// The resources of a VM of the class. Called if [`Self::capacity_key`] has a key.
+    async fn capacity(&self, _: &Self::Session) -> Result<VmCapacity, DriverError> {
+        Err(no_capacity(Self::NAME))
+    }
+
     /// The VM of a Machine.
-    async fn status(&self, session: &Self::Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Self::Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         Ok(session.shown(&self.find_only(session, request).await?))
     }
 
@@ -223,8 +235,8 @@ pub trait CloudOperations: Send + Sync + 'static {
     /// The only VM of a Machine that is not leaving.
     ///
     /// # Errors
-    /// [`Code::NotFound`]: no such VM exists; [`Code::OutOfRange`]: there are several.
-    async fn find_only(&self, session: &Self::Session, request: &MachineRequest) -> Result<VmOf<Self>, DriverError> {
+    /// [`VmLookupError::Absent`]: no such VM exists; [`Code::OutOfRange`]: there are several.
+    async fn find_only(&self, session: &Self::Session, request: &MachineRequest) -> Result<VmOf<Self>, VmLookupError> {
         let found = staying(self.find(session, request).await?);
         only(found, MachineIdentity::from_machine(&request.machine).name)
     }
@@ -282,17 +294,25 @@ impl<C: CloudOperations> Driver for CloudDriver<C> {
     }
 
     async fn delete(&self, request: &MachineRequest) -> Result<Option<String>, DriverError> {
-        let session = self.0.open_session(&request.class, &request.secret).await?;
-        self.0.delete(&session, request).await
+        let deleted = async {
+            let session = self.0.open_session(&request.class, &request.secret).await?;
+            self.0.delete(&session, request).await
+        };
+        // The deletion of an absent VM is a success, so an error is about something else.
+        deleted.await.map_err(error_of_existing)
     }
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
-        let session = self.0.open_session(&request.class, &request.secret).await?;
-        self.0.status(&session, request).await
+        let found = async {
+            let session = self.0.open_session(&request.class, &request.secret).await?;
+            self.0.status(&session, request).await
+        };
+        found.await.map_err(DriverError::from)
     }
 
     async fn list(&self, class: &MachineClass, secret: &SecretData) -> Result<VmsByProviderId, DriverError> {
-        self.0.open_session(class, secret).await?.list().await
+        let listed = async { self.0.open_session(class, secret).await?.list().await };
+        listed.await.map_err(error_of_existing)
     }
 
     fn may_list(&self, class: &MachineClass, other: &MachineClass) -> bool {
@@ -303,6 +323,18 @@ impl<C: CloudOperations> Driver for CloudDriver<C> {
     async fn inspect(&self, class: &MachineClass, secret: &SecretData) -> Result<Vec<ResourceFinding>, DriverError> {
         let session = self.0.open_session(class, secret).await?;
         Ok(self.0.inspect(&session, secret).await)
+    }
+
+    fn capacity_key(&self, class: &MachineClass) -> Option<String> {
+        C::capacity_key(&C::read_spec(class, &mut ClassProblems::default()))
+    }
+
+    async fn capacity(&self, class: &MachineClass, secret: &SecretData) -> Result<VmCapacity, DriverError> {
+        if self.capacity_key(class).is_none() {
+            return Err(no_capacity(C::NAME));
+        }
+        let session = self.0.open_session(class, secret).await?;
+        self.0.capacity(&session).await
     }
 
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Result<(), DriverError> {

@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use super::{
     answer::HttpAnswer,
-    client::{HttpClient, exchange, failed},
+    client::{HttpClient, exchange, failed, retry_after},
     failure::CloudFailure,
-    limiter::{AccountLimiters, AdaptiveLimiter},
+    limiter::AccountLimiters,
 };
 use crate::{Code, DriverError};
 
@@ -223,11 +223,7 @@ impl RestClient {
     /// # Errors
     /// The last failure, if no attempt succeeded.
     pub async fn find<T: DeserializeOwned>(&self, call: &RestCall<'_>) -> Result<Option<T>, CloudFailure> {
-        match self.call(call).await {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) if failure.code() == Code::NotFound => Ok(None),
-            Err(failure) => Err(failure),
-        }
+        CloudFailure::found(self.call(call).await)
     }
 
     /// The answer of a call, whose status is a success.
@@ -252,10 +248,16 @@ impl RestClient {
             failure.code().is_transient() && (call.effect != CallEffect::Writes || !failure.may_have_had_effect())
         };
         let once = async || {
-            let answer = self.once(limiter, call, &url, body.as_ref()).await?;
-            if answer.is_success() { read(&answer) } else { Err((self.failure_of)(&answer)) }
+            let answer = self.once(call, &url, body.as_ref()).await?;
+            let outcome = if answer.is_success() { read(&answer) } else { Err((self.failure_of)(&answer)) };
+            match (retry_after(answer.status, &answer.headers), &outcome) {
+                (Some(pause), Err(CloudFailure::Crowded { .. })) => limiter.pause_object(url.path(), pause),
+                (Some(pause), _) => limiter.pause(pause),
+                (None, _) => {}
+            }
+            outcome
         };
-        let answer = self.http.repeat(limiter, call.service, once, may_pass).await;
+        let answer = self.http.repeat_about(limiter, url.path(), call.service, once, may_pass).await;
         if answer.as_ref().is_err_and(|failure| failure.code() == Code::Unauthenticated) {
             self.authentication.refused().await;
         }
@@ -281,14 +283,13 @@ impl RestClient {
 
     async fn once(
         &self,
-        limiter: &AdaptiveLimiter,
         call: &RestCall<'_>,
         url: &Url,
         body: Option<&(&'static str, String)>,
     ) -> Result<HttpAnswer, CloudFailure> {
         let (text, headers) = (body.map(|(_, text)| text.as_str()), call.header_map()?);
         let unsigned = UnsignedRequest { method: &call.method, url, headers: &headers, body: text.unwrap_or_default() };
-        let authentication = self.authentication.headers(&unsigned).await?;
+        let authentication = self.authentication.headers(&unsigned).await.map_err(CloudFailure::of_login)?;
         let mut request =
             self.client.request(call.method.clone(), url.clone()).headers(authentication).headers(headers);
         if let Some((content_type, text)) = body {
@@ -298,6 +299,6 @@ impl RestClient {
             request = request.header(CONTENT_LENGTH, 0);
         }
         let request = request.build().map_err(|error| failed(&error))?;
-        exchange(&self.client, limiter, request).await
+        exchange(&self.client, request).await
     }
 }

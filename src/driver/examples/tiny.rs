@@ -155,7 +155,7 @@ impl Driver for TinyDriver {
         self.with_rows(|rows, count| {
             let found = created_for(rows.values().cloned(), wanted, &cluster);
             if !found.is_empty() {
-                return only(found, wanted.name).map(|row| row.vm());
+                return Ok(only(found, wanted.name)?.vm());
             }
             *count += 1;
             let (id, machine, owner) = (count.to_string(), wanted.name.to_owned(), request.owner.clone());

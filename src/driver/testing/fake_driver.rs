@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
 
 use crate::{
+    capacity::VmCapacity,
     code::Code,
     error::DriverError,
     interface::{Driver, DriverCapabilities, MachineRequest, SecretData},
@@ -116,6 +117,10 @@ impl Driver for FakeDriver {
     }
 
     async fn list(&self, _: &MachineClass, _: &SecretData) -> Result<VmsByProviderId, DriverError> {
+        self.answer().await
+    }
+
+    async fn capacity(&self, _: &MachineClass, _: &SecretData) -> Result<VmCapacity, DriverError> {
         self.answer().await
     }
 

@@ -11,6 +11,7 @@
 
 pub mod bootstrap;
 mod case;
+mod certificates;
 mod fake_driver;
 pub mod matrix;
 mod objects;
@@ -23,6 +24,7 @@ pub mod swagger;
 use crate::SecretPolicy;
 
 pub use self::{
+    certificates::TestCa,
     fake_driver::FakeDriver,
     objects::{class, code, request, secret, with_id},
     recorder::Recorder,

@@ -678,6 +678,9 @@ pub async fn the_permissions_are_those_of_the_calls<W: CloudProfile>() {
     world.furnish();
     let (driver, request) = (world.patient(), request_for(&world, NAME, world.class_with(&W::needs())));
     driver.inspect(&request.class, &request.secret).await.unwrap();
+    if driver.capacity_key(&request.class).is_some() {
+        driver.capacity(&request.class, &request.secret).await.unwrap();
+    }
     drop(driver.status(&request).await);
     let vm = driver.create(&request).await.unwrap();
     listed(&*driver, &request).await;

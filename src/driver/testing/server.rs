@@ -7,7 +7,7 @@ use axum::{
     body::{Body, Bytes},
     extract::State,
     http::{
-        HeaderMap, Method, StatusCode, Uri,
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
         header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
     },
     response::{IntoResponse, Response},
@@ -74,6 +74,8 @@ pub enum Fault {
     Malformed,
     /// An error of the cloud.
     Error(Reply),
+    /// An error of the cloud with headers.
+    ErrorWith(Reply, &'static [(&'static str, &'static str)]),
     /// An error of something before the cloud.
     Status(u16),
 }
@@ -262,6 +264,13 @@ async fn handle<C: FakeCloud>(
         }
         Some(Fault::Malformed) => "this is not JSON".into_response(),
         Some(Fault::Error(reply)) => in_json(reply),
+        Some(Fault::ErrorWith(reply, headers)) => {
+            let mut response = in_json(reply);
+            let headers =
+                headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            response.headers_mut().extend(headers);
+            response
+        }
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
 }

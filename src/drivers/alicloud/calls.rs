@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use futures::future::try_join_all;
 use mcm_driver::{
-    Code, DriverError, SecretData,
+    DriverError, SecretData,
     cloud::{CloudFailure, PageCollector, RestCall, RestClient, is_word},
 };
 use reqwest::Method;
@@ -109,18 +109,11 @@ impl Api {
         loop {
             let mut page = filter.clone();
             page.add_some("NextToken", pages.token());
-            let page: Page = self.call(DESCRIBE, &page).await.map_err(|failure| self.never_absent(&failure))?;
+            let page: Page = self.call(DESCRIBE, &page).await.map_err(|failure| self.error(&failure, DESCRIBE.name))?;
             if pages.add(page.instances.instance, page.next_token)? {
                 return Ok(pages.into_items());
             }
         }
-    }
-
-    /// A list that is not found does not prove that its VMs are absent.
-    fn never_absent(&self, failure: &CloudFailure) -> DriverError {
-        let error = self.error(failure, DESCRIBE.name);
-        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-        DriverError { code, ..error }
     }
 
     /// Creates a VM, or finds that of an earlier request with the same token; returns its ID.
@@ -147,7 +140,7 @@ impl Api {
         let parameters = Parameters::new().with("InstanceId", id).with("Force", true);
         match self.call::<Value>(DELETE, &parameters).await {
             Ok(_) => Ok(true),
-            Err(failure) if failure.code() == Code::NotFound => Ok(true),
+            Err(failure) if failure.is_absence() => Ok(true),
             Err(CloudFailure::Named { name, .. }) if name.starts_with(WRONG_STATUS) => Ok(false),
             Err(failure) => Err(self.error(&failure, &format!("DeleteInstance of {id}"))),
         }

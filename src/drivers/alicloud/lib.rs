@@ -124,7 +124,7 @@ impl AlibabaCloud {
                 if is_refusal(&failure) || (failure.is(TOKEN_MISMATCH) && self.is_lost(session, &token).await) {
                     next_token();
                 }
-                return Err(session.api.error(&failure, "RunInstances"));
+                return Err(failure.error_of_creation("RunInstances", &session.api.secret));
             }
         };
         let (what, since) = (format!("creation of VM {id}"), Instant::now());

@@ -22,12 +22,12 @@ use super::{
 };
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
-    DriverError, SecretData, SecretPolicy,
-    cloud::{AccountLimiters, HttpClient, HttpLimits, LruCache, RequestReporter},
+    DriverError, OpenError, SecretData, SecretPolicy,
+    cloud::{AccountLimiters, CaBundle, HttpClient, HttpLimits, LruCache, MOST_LOGINS, RequestReporter},
 };
 
-/// More than any installation has.
-const MOST_ACCOUNTS: usize = 256;
+/// The variable with the path of a file of CA certificates.
+const BUNDLE: &str = "AWS_CA_BUNDLE";
 
 /// Where AWS is.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +44,8 @@ pub(super) struct Access {
     pub variant: Variant,
     /// Calls use the proxy that the environment names, if it names one.
     pub uses_proxy: bool,
+    /// CA certificates in place of those of the system.
+    pub bundle: Option<CaBundle>,
     pub limits: HttpLimits,
     /// Features that Secrets may use.
     pub secrets: SecretPolicy,
@@ -51,19 +53,24 @@ pub(super) struct Access {
 
 impl Access {
     /// Settings from the environment variables that the SDKs of AWS read.
-    pub(super) fn of_environment(secrets: &SecretPolicy) -> Self {
-        let first =
-            |names: [&str; 2]| names.iter().filter_map(|name| std::env::var(name).ok()).find(|url| !url.is_empty());
-        Self {
+    ///
+    /// # Errors
+    /// `AWS_CA_BUNDLE` names a file without certificates.
+    pub(super) fn from_environment(secrets: &SecretPolicy) -> Result<Self, OpenError> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let first = |names: [&str; 2]| names.into_iter().find_map(variable);
+        let bundle = variable(BUNDLE).map(|path| CaBundle::read(path.as_ref())).transpose();
+        Ok(Self {
             endpoint: first(["AWS_ENDPOINT_URL_EC2", "AWS_ENDPOINT_URL"]),
             sts_endpoint: first(["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]),
             load_balancer_endpoint: first(["AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2", "AWS_ENDPOINT_URL"]),
             secrets_manager_endpoint: first(["AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL"]),
             variant: Variant::of_environment(),
             uses_proxy: true,
+            bundle: bundle.map_err(|error| OpenError::Variable { name: BUNDLE, source: error.into() })?,
             limits: HttpLimits::default(),
             secrets: secrets.clone(),
-        }
+        })
     }
 }
 
@@ -99,10 +106,10 @@ pub(super) struct Accounts {
 impl Accounts {
     pub(super) fn new(access: Access, requests: RequestReporter) -> Self {
         Self {
-            connections: Connections::new(access.limits, access.uses_proxy),
-            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests)),
+            connections: Connections::new(access.limits, access.uses_proxy, access.bundle.as_ref()),
+            http: Arc::new(HttpClient::new(access.limits, access.uses_proxy, requests).trusting(access.bundle.clone())),
             access,
-            all: LruCache::new(MOST_ACCOUNTS),
+            all: LruCache::new(MOST_LOGINS).warning_of("logins"),
         }
     }
 

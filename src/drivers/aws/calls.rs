@@ -92,9 +92,8 @@ impl Ec2 {
                     self.account.ec2.describe_instances().set_filters(Some(filters.clone())).max_results(PAGE);
                 request.set_next_token(pages.token().map(str::to_owned)).send()
             };
-            // Filters do not fail for absent VMs: such an error does not prove an absence.
             let found = self.send(reading(service), send, page).await;
-            let (instances, next) = found.map_err(|failure| failure.error_of_list(ACTION, &self.secret))?;
+            let (instances, next) = found.map_err(|failure| failure.error(ACTION, &self.secret))?;
             if pages.add(instances, next)? {
                 return Ok(pages.into_items());
             }
@@ -105,8 +104,8 @@ impl Ec2 {
     pub(super) async fn root_device(&self, ami: &str) -> Result<String, DriverError> {
         let what = format!("DescribeImages of {ami}");
         let send = || self.account.ec2.describe_images().image_ids(ami).send();
-        let first = self.call(&what, reading("image_get"), send, |answer| Some(answer.images?.into_iter().next()));
-        let image = first.await?;
+        let first = self.send(reading("image_get"), send, |answer| Some(answer.images?.into_iter().next())).await;
+        let image = CloudFailure::found(first).map_err(|failure| failure.error(&what, &self.secret))?.flatten();
         match image.map(|image| image.root_device_name.unwrap_or_default()) {
             Some(name) if !name.is_empty() => Ok(name),
             Some(_) => Err(DriverError::new(Code::Internal, format!("{what} failed: it has no root device"))),
@@ -123,10 +122,8 @@ impl Ec2 {
     /// Terminates a VM. An absent VM is a success.
     pub(super) async fn terminate(&self, id: &str) -> Result<(), DriverError> {
         let send = || self.account.ec2.terminate_instances().instance_ids(id).send();
-        match self.change(&format!("TerminateInstances of {id}"), "instance_terminate", send).await {
-            Err(error) if error.code != Code::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        let terminated = CloudFailure::found(self.send(writing("instance_terminate"), send, |_| Some(())).await);
+        terminated.map(drop).map_err(|failure| failure.error(&format!("TerminateInstances of {id}"), &self.secret))
     }
 
     pub(super) async fn disable_source_dest_check(&self, interface: &str) -> Result<(), DriverError> {

@@ -7,7 +7,7 @@ use aws_smithy_async::rt::sleep::TokioSleep;
 use aws_smithy_http_client::{
     Connector,
     proxy::ProxyConfig,
-    tls::{Provider, rustls_provider::CryptoMode},
+    tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
 use aws_smithy_runtime_api::client::{
     http::{
@@ -22,7 +22,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::{SignedDuration, Timestamp, civil, fmt::rfc2822, tz::TimeZone};
 use roxmltree::{Document, Node, ParsingOptions};
 
-use mcm_driver::cloud::{CloudFailure, HttpLimits, LARGEST, causes, find};
+use mcm_driver::cloud::{CaBundle, CloudFailure, HttpLimits, LARGEST, causes, find};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Most nodes of an answer. A page of 1000 VMs has some 300,000. Small nodes take much more memory than their text.
@@ -42,12 +42,14 @@ const ACCEPTED_SKEW: SignedDuration = SignedDuration::from_mins(4);
 pub(super) struct Connections {
     services: SharedHttpConnector,
     uses_proxy: bool,
+    tls: TlsContext,
 }
 
 impl Connections {
-    pub(super) fn new(limits: HttpLimits, uses_proxy: bool) -> Self {
+    pub(super) fn new(limits: HttpLimits, uses_proxy: bool, bundle: Option<&CaBundle>) -> Self {
         let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT.min(limits.attempt)).build();
-        Self { services: connector(settings, uses_proxy), uses_proxy }
+        let tls = trusting(bundle);
+        Self { services: connector(settings, uses_proxy, &tls), uses_proxy, tls }
     }
 
     /// One pool for all services and accounts.
@@ -58,8 +60,8 @@ impl Connections {
 
     /// For the sources of the credentials of the process, each of which sets its time limits.
     pub(super) fn of_credentials(&self) -> SharedHttpClient {
-        let uses_proxy = self.uses_proxy;
-        http_client_fn(move |settings, _| connector(settings.clone(), uses_proxy))
+        let (uses_proxy, tls) = (self.uses_proxy, self.tls.clone());
+        http_client_fn(move |settings, _| connector(settings.clone(), uses_proxy, &tls))
     }
 }
 
@@ -104,10 +106,23 @@ impl HttpConnector for Checked {
     }
 }
 
-fn connector(settings: HttpConnectorSettings, uses_proxy: bool) -> SharedHttpConnector {
+fn connector(settings: HttpConnectorSettings, uses_proxy: bool, tls: &TlsContext) -> SharedHttpConnector {
     let mut connector = Connector::builder().connector_settings(settings).sleep_impl(TokioSleep::new());
     connector.set_proxy_config(uses_proxy.then(ProxyConfig::from_env));
-    SharedHttpConnector::new(Checked(connector.tls_provider(Provider::Rustls(CryptoMode::Ring)).build()))
+    let connector = connector.tls_provider(Provider::Rustls(CryptoMode::Ring)).tls_context(tls.clone());
+    SharedHttpConnector::new(Checked(connector.build()))
+}
+
+/// The certificates of a bundle in place of those of the system.
+fn trusting(bundle: Option<&CaBundle>) -> TlsContext {
+    match bundle {
+        Some(bundle) => {
+            let store = TrustStore::empty().with_pem_certificate(bundle.pem());
+            // Only names of servers can make it fail, and there are none.
+            TlsContext::builder().with_trust_store(store).build().unwrap_or_default()
+        }
+        None => TlsContext::default(),
+    }
 }
 
 /// Why a connector has no answer.

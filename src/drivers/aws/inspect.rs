@@ -22,10 +22,10 @@ const DESCRIBE: &str = "describe";
 const NOBODY: &str = "class-check";
 
 /// A subnet of the account.
-struct Subnet {
+pub(super) struct Subnet {
     id: String,
     vpc: String,
-    zone: String,
+    pub zone: String,
     free_addresses: i32,
 }
 
@@ -226,7 +226,7 @@ impl Ec2 {
     /// [`Code::InvalidArgument`] if no instance profile has this name.
     async fn instance_profile(&self, name: &str) -> Result<(), DriverError> {
         let what = format!("GetInstanceProfile of {name}");
-        self.account.iam.instance_profile(name).await.map_err(|failure| failure.error(&what, &self.secret))
+        self.account.iam.instance_profile(name).await.map_err(|failure| failure.error_of_creation(&what, &self.secret))
     }
 
     /// The zones of the region that offer a type.
@@ -256,7 +256,7 @@ impl Ec2 {
         self.call("DescribeKeyPairs", reading(DESCRIBE), send, |answer| answer.key_pairs).await
     }
 
-    async fn subnets(&self, ids: &BTreeSet<&String>) -> Result<Vec<Subnet>, DriverError> {
+    pub(super) async fn subnets(&self, ids: &BTreeSet<&String>) -> Result<Vec<Subnet>, DriverError> {
         let send = || self.account.ec2.describe_subnets().filters(filter("subnet-id", ids.iter().copied())).send();
         self.call("DescribeSubnets", reading(DESCRIBE), send, |answer| {
             answer.subnets?.iter().map(Subnet::from_api).collect()
@@ -277,7 +277,7 @@ impl Ec2 {
         let send = || order.request().dry_run(true).send_with(&self.account.ec2);
         match self.send(writing("instance_create"), send, |_| Some(())).await {
             Err(failure) if failure.is(WOULD_SUCCEED) => Ok(()),
-            Err(failure) => Err(failure.error("a dry run of RunInstances", &self.secret)),
+            Err(failure) => Err(failure.error_of_creation("a dry run of RunInstances", &self.secret)),
             Ok(()) => Err(DriverError::new(Code::Internal, "EC2 ignored that RunInstances was a dry run")),
         }
     }

@@ -2,8 +2,12 @@
 //!
 //! `providerSpec` and Secret are those of Gardener's driver. `docs/conformance-aws.md` compares the two.
 
+// The futures of the SDK are deep, and the protocol of the kit nests them.
+#![recursion_limit = "256"]
+
 mod accounts;
 mod calls;
+mod capacity;
 mod client;
 mod credentials;
 mod endpoint;
@@ -52,10 +56,10 @@ use mcm_api::{
     machine::{Machine, MachineClass},
 };
 use mcm_driver::{
-    Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm,
+    Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm, VmCapacity,
     cloud::{
         CloudDriver, CloudFailure, CloudOperations, CloudSession, LookupCoalescer, LruCache, MachineIdentity,
-        RequestReporter, idempotency_token, only, safe_text,
+        RequestReporter, VmLookupError, idempotency_token, only, safe_text,
     },
     code::Code,
     environment::{DriverEnvironment, OpenError},
@@ -91,8 +95,8 @@ pub fn open(
     environment: &DriverEnvironment<'_>,
     observer: &Arc<dyn DriverObserver>,
 ) -> Result<Arc<dyn Driver>, OpenError> {
-    let (access, requests) =
-        (Access::of_environment(environment.secrets), RequestReporter::for_provider(NAME, observer));
+    let access = Access::from_environment(environment.secrets)?;
+    let requests = RequestReporter::for_provider(NAME, observer);
     Ok(Arc::new(CloudDriver(AwsCloud::new(access, Patience::default(), requests))))
 }
 
@@ -198,7 +202,7 @@ impl AwsCloud {
                 root_device: &root_device,
                 placement: placement.clone(),
             };
-            let refused = |failure: CloudFailure| failure.error("RunInstances", &request.secret);
+            let refused = |failure: CloudFailure| failure.error_of_creation("RunInstances", &request.secret);
             let found = match session.ec2.run(&order).await {
                 Ok(instance) => Some(instance),
                 // The user data contains a token that may be new. The VM of the earlier request is as good.
@@ -286,7 +290,7 @@ impl AwsCloud {
     /// The address by which a load balancer finds the VM of a Machine.
     async fn private_address(&self, session: &Session, request: &MachineRequest) -> Result<String, DriverError> {
         let found = self.find_only(session, request).await;
-        let instance = found.map_err(|error| DriverError { code: Code::FailedPrecondition, ..error })?;
+        let instance = found.map_err(|error| DriverError { code: Code::FailedPrecondition, ..error.into() })?;
         instance.private_address.ok_or_else(|| {
             let message = format!("VM {} has no private address yet", instance.id);
             DriverError::new(Code::FailedPrecondition, message)
@@ -381,25 +385,24 @@ impl CloudOperations for AwsCloud {
         Ok(None)
     }
 
-    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         let is_known = !request.machine.spec.provider_id.is_empty();
         let (gone, found): (Vec<_>, Vec<_>) =
             self.find(session, request).await?.into_iter().partition(|instance| instance.is_gone);
-        let instance = only(found, MachineIdentity::from_machine(&request.machine).name).map_err(|error| {
-            let end = gone.first().filter(|_| error.code == Code::NotFound && is_known);
-            DriverError { vm: end.map(|instance| Box::new(instance.ended(&session.scope.region))), ..error }
-        })?;
+        let end = gone.first().filter(|_| is_known).map(|instance| instance.ended(&session.scope.region));
+        let only = only(found, MachineIdentity::from_machine(&request.machine).name);
+        let instance = only.map_err(|error| error.with_end(end))?;
         let vm = session.shown(&instance);
         if vm.node_name.is_empty() && !is_known {
             // The name of its Node would be stored.
             let message = format!("VM {} has no private DNS name yet", instance.id);
-            return Err(DriverError::new(Code::Unavailable, message));
+            return Err(DriverError::new(Code::Unavailable, message).into());
         }
         if instance.todo(&session.spec).is_empty() {
             return Ok(vm);
         }
         let message = format!("VM {} is not initialized", instance.id);
-        Err(DriverError { vm: Some(Box::new(vm)), ..DriverError::new(Code::Uninitialized, message) })
+        Err(DriverError { vm: Some(Box::new(vm)), ..DriverError::new(Code::Uninitialized, message) }.into())
     }
 
     /// The marker of the cluster stays: the cluster and its other programs need it. So does the name, by which a list shows the
@@ -424,6 +427,14 @@ impl CloudOperations for AwsCloud {
 
     async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
         session.inspect(session.user_data(secret, "")).await
+    }
+
+    fn capacity_key(spec: &Spec) -> Option<String> {
+        capacity::capacity_key(spec)
+    }
+
+    async fn capacity(&self, session: &Session) -> Result<VmCapacity, DriverError> {
+        session.capacity().await
     }
 
     async fn members_of_group(

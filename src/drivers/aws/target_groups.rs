@@ -123,12 +123,7 @@ fn region_of(arn: &str) -> Option<&str> {
 /// Only the name of the error proves that a target group does not exist.
 fn error(failure: &CloudFailure, action: &str, arn: &str, secret: &SecretData) -> DriverError {
     let error = failure.error(&attempt(action, arn), secret);
-    let code = match (failure, error.code) {
-        (CloudFailure::Named { name, .. }, _) if name == NO_GROUP => Code::NotFound,
-        (_, Code::NotFound) => Code::Unknown,
-        (_, code) => code,
-    };
-    DriverError { code, ..error }
+    if failure.is(NO_GROUP) { DriverError { code: Code::NotFound, ..error } } else { error }
 }
 
 fn attempt(action: &str, arn: &str) -> String {

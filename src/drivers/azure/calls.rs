@@ -11,7 +11,6 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    errors::is_absent,
     graph::Row,
     operation::{Operation, Progress},
     resource::{Kind, Resource, Stage, Target},
@@ -60,6 +59,10 @@ impl Services {
 
     async fn call<T: DeserializeOwned>(&self, call: &RestCall<'_>) -> Result<T, CloudFailure> {
         self.client_for(call).call(call).await
+    }
+
+    async fn find<T: DeserializeOwned>(&self, call: &RestCall<'_>) -> Result<Option<T>, CloudFailure> {
+        self.client_for(call).find(call).await
     }
 
     pub async fn answer(&self, call: &RestCall<'_>) -> Result<HttpAnswer, CloudFailure> {
@@ -115,11 +118,9 @@ impl Api {
             Kind::Nic => "nic_delete",
             Kind::Disk => "disk_delete",
         };
-        match self.change(service, Method::DELETE, group, target, None).await {
-            Ok(answer) => Ok(self.operation_of(&answer)),
-            Err(failure) if is_absent(&failure) => Ok(None),
-            Err(failure) => Err(self.error(&failure, &format!("deletion of {target}"))),
-        }
+        let answer = CloudFailure::found(self.change(service, Method::DELETE, group, target, None).await);
+        let answer = answer.map_err(|failure| self.error(&failure, &format!("deletion of {target}")))?;
+        Ok(answer.and_then(|answer| self.operation_of(&answer)))
     }
 
     /// Replaces the tags of a VM.
@@ -224,7 +225,7 @@ impl Api {
         let call = RestCall::write("market_place_agreement_create", Method::PUT, &path).query(&query).with(terms);
         let what = format!("acceptance of the terms of plan {} of {}", plan.name, plan.publisher);
         let accepted: Result<Value, _> = self.services.call(&call).await;
-        accepted.map(drop).map_err(|failure| self.error(&failure, &what))
+        accepted.map(drop).map_err(|failure| failure.error_of_creation(&what, &self.secret))
     }
 
     fn agreement_path<'a>(&'a self, plan: &'a Plan) -> [&'a str; 14] {
@@ -259,7 +260,7 @@ impl Api {
             let path = ["providers", "Microsoft.ResourceGraph", "resources"];
             let version = [("api-version", GRAPH)];
             let call = RestCall::read("resource_graph_query", Method::POST, &path).query(&version).with(body);
-            let page: Page = self.services.call(&call).await.map_err(|failure| self.list_error(&failure, WHAT))?;
+            let page: Page = self.services.call(&call).await.map_err(|failure| self.error(&failure, WHAT))?;
             if page.is_cut() {
                 return Err(DriverError::new(Code::Unavailable, format!("{WHAT} failed: its answer is cut")));
             }
@@ -296,18 +297,8 @@ impl Api {
         query: &[(&str, &str)],
         what: &str,
     ) -> Result<Option<T>, DriverError> {
-        match self.services.call(&RestCall::read(service, Method::GET, path).query(query)).await {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) if is_absent(&failure) => Ok(None),
-            Err(failure) => Err(self.error(&failure, what)),
-        }
-    }
-
-    /// A list that is not found does not prove that its resources are absent.
-    fn list_error(&self, failure: &CloudFailure, what: &str) -> DriverError {
-        let error = self.error(failure, what);
-        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-        DriverError { code, ..error }
+        let found = self.services.find(&RestCall::read(service, Method::GET, path).query(query)).await;
+        found.map_err(|failure| self.error(&failure, what))
     }
 
     pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {

@@ -4,6 +4,7 @@ use mcm_driver::{
     Code,
     cloud::{CloudFailure, HttpAnswer, code_of_status},
 };
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
 /// Parts of names, in lower case, that mean: no capacity, no quota, or no address is left.
@@ -24,6 +25,9 @@ const ABSENT: [&str; 4] = ["ResourceNotFound", "ResourceGroupNotFound", "ParentR
 const UNREGISTERED: &str = "MissingSubscriptionRegistration";
 /// Header with the name of an error.
 const NAME: &str = "x-ms-error-code";
+/// Header with the policies that limit a call of Compute, and how many calls each still allows. The policies of one VM end with
+/// `Resource`, those of the subscription with `SubscriptionMaximum` or a time.
+const REMAINING: &str = "x-ms-ratelimit-remaining-resource";
 
 /// An error of the Resource Manager, or of the login host.
 #[derive(Deserialize)]
@@ -68,6 +72,9 @@ pub(crate) fn failure_of(answer: &HttpAnswer) -> CloudFailure {
         (Err(_), Some(named)) => (named, String::new()),
         (Err(_), None) => return CloudFailure::Status(answer.status),
     };
+    if answer.status == 429 && is_limit_of_resource(&answer.headers) {
+        return CloudFailure::Crowded { name, message };
+    }
     let code = code_of(&name, &message, answer.status);
     // The pace of calls depends on the name.
     let name = if answer.status == 429 && !names_throttling(&name) { format!("TooManyRequests {name}") } else { name };
@@ -133,6 +140,14 @@ fn names_throttling(name: &str) -> bool {
     ["throttl", "ratelimit", "toomanyrequests"].iter().any(|part| plain.contains(part))
 }
 
+/// All used-up policies are of one resource.
+fn is_limit_of_resource(headers: &HeaderMap) -> bool {
+    let texts = headers.get_all(REMAINING).into_iter().filter_map(|value| value.to_str().ok());
+    let policies = texts.flat_map(|text| text.split(',')).filter_map(|policy| policy.trim().split_once(';'));
+    let mut used_up = policies.filter(|(_, left)| left.parse().is_ok_and(|left: i64| left <= 0)).peekable();
+    used_up.peek().is_some() && used_up.all(|(policy, _)| policy.ends_with("Resource"))
+}
+
 /// The login host refuses with status 400 as well.
 fn code_of_login(name: &str, status: u16) -> Code {
     match name {
@@ -142,11 +157,6 @@ fn code_of_login(name: &str, status: u16) -> Code {
             code => code,
         },
     }
-}
-
-/// The Resource Manager reported that a resource does not exist. A failed login is no such report.
-pub(crate) fn is_absent(failure: &CloudFailure) -> bool {
-    matches!(failure, CloudFailure::Named { code: Code::NotFound, .. })
 }
 
 /// Azure refused a call for good, whatever the reason: neither a report of a stock-out nor a wrong login is a refusal.
@@ -168,7 +178,6 @@ pub(crate) fn is_unregistered(failure: &CloudFailure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reqwest::header::HeaderMap;
     use rstest::rstest;
     use serde_json::json;
 
@@ -217,7 +226,7 @@ mod tests {
         let failure = named_failure(status, name, message);
         assert_eq!(failure.code(), expected);
         assert_eq!(failure.is_throttling(), status == 429);
-        assert_eq!(is_absent(&failure), expected == Code::NotFound);
+        assert_eq!(failure.is_absence(), expected == Code::NotFound);
     }
 
     #[rstest]
@@ -251,11 +260,28 @@ mod tests {
     }
 
     #[rstest]
+    #[case::of_the_vm(&["Microsoft.Compute/LowCostGetResource;0,Microsoft.Compute/LowCostGetSubscriptionMaximum;7988"], true)]
+    #[case::in_two_headers(&["Microsoft.Compute/LowCostGetSubscriptionMaximum;7988", "Microsoft.Compute/LowCostGetResource;0"], true)]
+    #[case::of_the_subscription(&["Microsoft.Compute/LowCostGetResource;9,Microsoft.Compute/LowCostGetSubscriptionMaximum;0"], false)]
+    #[case::of_both(&["Microsoft.Compute/LowCostGetResource;0,Microsoft.Compute/LowCostGetSubscriptionMaximum;0"], false)]
+    #[case::of_an_older_kind(&["Microsoft.Compute/HighCostGet3Min;0"], false)]
+    #[case::none_used_up(&["Microsoft.Compute/LowCostGetResource;9"], false)]
+    #[case::of_the_resource_manager(&[], false)]
+    fn only_used_up_policies_of_a_vm_limit_its_calls_alone(#[case] policies: &[&str], #[case] expected: bool) {
+        let mut refused = answer(429, &json!({"error": {"code": "OperationNotAllowed", "message": "m"}}).to_string());
+        for policy in policies {
+            refused.headers.append(REMAINING, policy.parse().unwrap());
+        }
+        let failure = failure_of(&refused);
+        assert_eq!(matches!(failure, CloudFailure::Crowded { .. }), expected);
+        assert_eq!((failure.code(), failure.is_throttling()), (Code::Unavailable, !expected));
+    }
+
+    #[rstest]
     #[case("<html></html>")]
     #[case("\"text\"")]
     #[case("{}")]
     fn an_answer_of_something_else_is_known_by_its_status(#[case] text: &str) {
         assert_eq!(failure_of(&answer(404, text)), CloudFailure::Status(404));
-        assert!(!is_absent(&CloudFailure::Status(404)), "a proxy does not know which VMs exist");
     }
 }

@@ -1,6 +1,6 @@
 //! Lists by the Resource Graph: a query, and the machines in its rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use mcm_driver::{ListedVm, VmsByProviderId, cloud::VmOwnership};
 use serde::Deserialize;
@@ -26,17 +26,18 @@ pub(crate) struct Row {
     holder: Option<String>,
 }
 
-/// The query of all resources that may be of a class. Without `id` there are no further pages. `has` finds keys that begin alike, so
-/// rows are selected once more.
+const VM: &str = "microsoft.compute/virtualmachines";
+
+/// The query of all resources that may be of a class, and of all VMs in its resource group: a part shows its VM for a while after that
+/// is gone. Without `id` there are no further pages. `has` finds keys that begin alike, so rows are selected once more.
 pub(crate) fn query(scope: &Scope) -> String {
     let [group, cluster, role] =
         [&scope.resource_group, &scope.markers.cluster, &scope.markers.role].map(|text| literal(text));
     format!(
         "Resources
-| where type =~ 'microsoft.compute/virtualmachines' or type =~ 'microsoft.network/networkinterfaces' or type =~ 'microsoft.compute/disks'
 | where resourceGroup =~ {group}
-| extend tagKeys = bag_keys(tags)
-| where tagKeys has {cluster} and tagKeys has {role}
+| extend tagKeys = bag_keys(tags), isPart = type in~ ('microsoft.network/networkinterfaces', 'microsoft.compute/disks')
+| where type =~ '{VM}' or (isPart and tagKeys has {cluster} and tagKeys has {role})
 | project id, name, type, tags, managedBy, holder = tostring(properties.virtualMachine.id)
 | order by id asc"
     )
@@ -49,9 +50,12 @@ fn literal(text: &str) -> String {
 
 /// The machines in some rows. Parts that no VM has any more stand for their machine, so that they are collected with it.
 pub(crate) fn machines(rows: &[Row], scope: &Scope, data_disks: &[DataDisk]) -> VmsByProviderId {
+    let existing: HashSet<String> =
+        rows.iter().filter(|row| row.is_vm()).map(|row| row.name.to_ascii_lowercase()).collect();
     let mut listed = VmsByProviderId::new();
     for row in rows.iter().filter(|row| row.is_in(scope)) {
-        if let Some(vm) = row.vm(data_disks).filter(|vm| is_vm_name(vm)) {
+        let stands_for = |vm: &&str| is_vm_name(vm) && (row.is_vm() || row.is_left_by(vm, &existing, scope));
+        if let Some(vm) = row.machine(data_disks).filter(stands_for) {
             let owner = row.tags.as_ref().and_then(|tags| value_of(tags, OWNER_TAG)).map(str::to_owned);
             // All parts have the tags of the VM.
             listed.entry(IDS.node_form(&scope.location, vm)).or_insert_with(|| ListedVm::new(vm, owner));
@@ -66,12 +70,14 @@ impl Row {
         belonging_of(keys, scope) == VmOwnership::Ours
     }
 
-    /// The VM that this is, or whose part this was.
-    fn vm(&self, data_disks: &[DataDisk]) -> Option<&str> {
-        let is_held = [&self.managed_by, &self.holder].into_iter().flatten().any(|id| !id.is_empty());
+    fn is_vm(&self) -> bool {
+        self.kind.eq_ignore_ascii_case(VM)
+    }
+
+    /// The name of the machine whose VM or part this is.
+    fn machine(&self, data_disks: &[DataDisk]) -> Option<&str> {
         match self.kind.to_ascii_lowercase().as_str() {
-            "microsoft.compute/virtualmachines" => Some(&self.name),
-            _ if is_held => None,
+            VM => Some(&self.name),
             "microsoft.network/networkinterfaces" => vm_of_nic(&self.name),
             "microsoft.compute/disks" => {
                 let of_data_disk = || data_disks.iter().find_map(|disk| disk.vm_of(&self.name));
@@ -79,6 +85,14 @@ impl Row {
             }
             _ => None,
         }
+    }
+
+    /// No VM has this part of a VM any more: it shows none, or the VM that it was made for, which does not exist.
+    fn is_left_by(&self, vm: &str, existing: &HashSet<String>, scope: &Scope) -> bool {
+        let own = format!("/resourceGroups/{}/providers/{VM}/{vm}", scope.resource_group).to_ascii_lowercase();
+        let is_gone = !existing.contains(&vm.to_ascii_lowercase());
+        let mut holders = [&self.managed_by, &self.holder].into_iter().flatten().filter(|id| !id.is_empty());
+        holders.all(|id| is_gone && id.to_ascii_lowercase().ends_with(&own))
     }
 }
 
@@ -110,13 +124,15 @@ mod tests {
     #[rstest]
     #[case::vm("microsoft.compute/virtualMachines", "m", json!({}), Some("m"))]
     #[case::nic_that_is_left(NIC, "m-nic", json!({}), Some("m"))]
-    #[case::nic_of_a_vm(NIC, "m-nic", json!({"holder": "/vm/m"}), None)]
+    #[case::nic_of_a_vm_elsewhere(NIC, "m-nic", json!({"holder": "/resourceGroups/h/providers/Microsoft.Compute/virtualMachines/m"}), None)]
+    #[case::nic_of_another_vm(NIC, "m-nic", json!({"holder": "/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/n"}), None)]
+    #[case::nic_of_a_vm_that_is_gone(NIC, "m-nic", json!({"holder": "/resourceGroups/G/providers/Microsoft.Compute/virtualMachines/M"}), Some("m"))]
     #[case::nic_of_another_kind(NIC, "bastion", json!({}), None)]
     #[case::short(NIC, "nic", json!({}), None)]
     #[case::disk_that_is_left(DISK, "m-os-disk", json!({"managedBy": null}), Some("m"))]
     #[case::data_disk(DISK, "m-logs-1-data-disk", json!({}), Some("m"))]
     #[case::unnamed_data_disk(DISK, "m-0-data-disk", json!({}), Some("m"))]
-    #[case::disk_of_a_vm(DISK, "m-os-disk", json!({"managedBy": "/vm/m"}), None)]
+    #[case::disk_of_another_vm(DISK, "m-os-disk", json!({"managedBy": "/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/n"}), None)]
     #[case::of_another_class(DISK, "m-other-2-data-disk", json!({}), None)]
     #[case::of_a_longer_cluster(NIC, "m-nic", json!({"tags": {"kubernetes.io-cluster-a-b": "1", "kubernetes.io-role-node": "1"}}), None)]
     #[case::of_another_kind("microsoft.storage/accounts", "m-nic", json!({}), None)]
@@ -139,8 +155,7 @@ mod tests {
         };
         let query = query(&Scope { resource_group: "o'group".to_owned(), markers, ..scope() });
         assert!(query.contains(r"| where resourceGroup =~ 'o\'group'"), "{query}");
-        let markers =
-            r"| where tagKeys has 'kubernetes.io-cluster-\' or \'a\' == \'a' and tagKeys has 'kubernetes.io-role-\\'";
+        let markers = r"(isPart and tagKeys has 'kubernetes.io-cluster-\' or \'a\' == \'a' and tagKeys has 'kubernetes.io-role-\\')";
         assert!(query.contains(markers), "{query}");
     }
 

@@ -20,8 +20,8 @@ struct List<T> {
 /// A size of VMs in a location.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sku {
-    name: String,
+pub(crate) struct Sku {
+    pub name: String,
     resource_type: String,
     family: Option<String>,
     #[serde(default)]
@@ -65,6 +65,13 @@ struct Usage {
 #[derive(Deserialize)]
 struct UsageName {
     value: String,
+}
+
+impl Sku {
+    /// The value of a capability.
+    pub fn capability(&self, name: &str) -> Option<&str> {
+        self.capabilities.iter().find(|one| one.name == name).map(|one| one.value.as_str())
+    }
 }
 
 impl Session {
@@ -150,13 +157,9 @@ impl Session {
 
     /// The size in the location and zone, and whether the quotas have room for one more VM.
     async fn size(&self) -> Vec<ResourceFinding> {
-        let path = ["subscriptions", &self.api.subscription, "providers", "Microsoft.Compute", "skus"];
-        let filter = format!("location eq '{}'", self.scope.location.replace('\'', "''"));
-        let query = [("api-version", SKUS), ("$filter", filter.as_str())];
-        let found = self.api.get::<List<Sku>>("skus_list", &path, &query, "a look at the sizes of VMs").await;
-        let sku = match found {
+        let sku = match self.sku().await {
             Err(error) => return vec![ResourceFinding::of_failure(SIZE, &error)],
-            Ok(found) => found.into_iter().flat_map(|list| list.value).find(|sku| self.is_size(sku)),
+            Ok(sku) => sku,
         };
         let (name, location) = (&self.spec.vm_size, &self.scope.location);
         let Some(sku) = sku else {
@@ -167,6 +170,15 @@ impl Session {
             None => ResourceFinding::present(SIZE, format!("size {name} is offered in {location}")),
         };
         [judged].into_iter().chain(self.quotas(&sku).await).collect()
+    }
+
+    /// The size of the class, if its location has it.
+    pub async fn sku(&self) -> Result<Option<Sku>, DriverError> {
+        let path = ["subscriptions", &self.api.subscription, "providers", "Microsoft.Compute", "skus"];
+        let filter = format!("location eq '{}'", self.scope.location.replace('\'', "''"));
+        let query = [("api-version", SKUS), ("$filter", filter.as_str())];
+        let found = self.api.get::<List<Sku>>("skus_list", &path, &query, "a look at the sizes of VMs").await?;
+        Ok(found.into_iter().flat_map(|list| list.value).find(|sku| self.is_size(sku)))
     }
 
     fn is_size(&self, sku: &Sku) -> bool {
@@ -203,7 +215,7 @@ impl Session {
             &self.scope.location,
             "usages",
         ];
-        let cores: i64 = sku.capabilities.iter().find(|one| one.name == "vCPUs")?.value.parse().ok()?;
+        let cores: i64 = sku.capability("vCPUs")?.parse().ok()?;
         let found =
             self.api.get::<List<Usage>>("usage_list", &path, &[("api-version", USAGES)], "a look at quotas").await;
         let usages = match found {

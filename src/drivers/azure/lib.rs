@@ -6,6 +6,7 @@
 //! would change the first one, or that of another Machine: each creation begins with a read.
 
 mod calls;
+mod capacity;
 mod clouds;
 mod errors;
 mod graph;
@@ -31,9 +32,10 @@ use k8s_openapi::api::core::v1::{NodeAddress, PersistentVolumeSpec};
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
+    VmCapacity,
     cloud::{
         CloudAccess, CloudDriver, CloudOperations, CloudVm, LoginCache, LruCache, MOST_LOGINS, MachineIdentity,
-        PollTiming, RequestReporter, SecretReader, TlsOptions, UserDataLimit, until_done,
+        PollTiming, RequestReporter, SecretReader, TlsOptions, UserDataLimit, VmLookupError, only, until_done,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -164,6 +166,19 @@ impl AzureVms {
         self.follow(session, request, &vm, Goal::Create).await?
     }
 
+    /// Waits for the parts that an earlier call began to create. Nothing else is read meanwhile: Compute allows few reads of a VM.
+    async fn await_parts(&self, session: &Session, request: &MachineRequest, vm: &str) -> Result<Ended, DriverError> {
+        for part in parts_of(&session.spec, vm) {
+            if self.running.pending_change(&session.key(&part, Goal::Create)).is_some() {
+                let ended = self.follow(session, request, &part, Goal::Create).await?;
+                if ended.is_err() {
+                    return Ok(ended);
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
     /// Creates a part of a VM, unless there is one from an earlier call.
     async fn make(
         &self,
@@ -221,7 +236,7 @@ impl AzureVms {
             Err(failure) => {
                 let error = session.api.error(&failure, &format!("creation of {target}"));
                 // Something that the class names, not the VM.
-                let code = if error.code == Code::NotFound { Code::Internal } else { error.code };
+                let code = if failure.is_absence() { Code::Internal } else { error.code };
                 Err(DriverError { code, ..error })
             }
         }
@@ -398,7 +413,10 @@ impl CloudOperations for AzureVms {
         let key = session.key(&target, Goal::Create);
         let Ok(turn) = self.turns.get_or(&key, || Ok::<_, Infallible>(Arc::default()));
         let _turn = turn.lock().await;
-        let made = if self.running.pending_change(&key).is_some() {
+        let parts = self.await_parts(session, request, place.name).await?;
+        let made = if parts.is_err() {
+            parts
+        } else if self.running.pending_change(&key).is_some() {
             self.follow(session, request, &target, Goal::Create).await?
         } else {
             match session.at(&target).await? {
@@ -454,23 +472,25 @@ impl CloudOperations for AzureVms {
         self.delete_parts(session, request, place.name).await.map(|()| None)
     }
 
-    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         let machine = &*request.machine;
         let name = MachineIdentity::from_machine(machine).name;
-        let absent = |text: &str| Err(DriverError::new(Code::NotFound, format!("machine {name:?} has no VM{text}")));
-        let Some((place, vm)) = session.find(machine).await? else { return absent("") };
+        let found = session.find(machine).await?;
+        let place = found.as_ref().map_or(&*session.scope.location, |(place, _)| place.location);
+        let vm = only(found.into_iter().map(|(_, vm)| vm).collect(), name)?;
         if !machine.spec.provider_id.is_empty() {
-            return Ok(session.vm(&vm, place.location));
+            return Ok(session.vm(&vm, place));
         }
-        let target = Target::new(Kind::Vm, place.name);
+        let target = Target::new(Kind::Vm, vm.id());
         match vm.stage() {
             // Only the creation reports the reason of a failure.
-            Stage::Working => Err(self.not_yet(session, request, &target, Goal::Create)),
-            Stage::Deleting => Err(self.not_yet(session, request, &target, Goal::Delete)),
+            Stage::Working => Err(self.not_yet(session, request, &target, Goal::Create).into()),
+            Stage::Deleting => Err(self.not_yet(session, request, &target, Goal::Delete).into()),
             Stage::Failed if vm.is_starved() => {
-                absent(": Azure had no capacity for it, and the next creation removes its rest")
+                let reason = "Azure had no capacity for it, and the next creation removes its rest";
+                only::<Resource>(Vec::new(), name).map(|_| Vm::default()).map_err(|error| error.because(reason))
             }
-            Stage::Failed | Stage::Ready => Ok(session.vm(&vm, place.location)),
+            Stage::Failed | Stage::Ready => Ok(session.vm(&vm, place)),
         }
     }
 
@@ -497,6 +517,14 @@ impl CloudOperations for AzureVms {
 
     async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
         session.inspect(user_data(secret).err()).await
+    }
+
+    fn capacity_key(spec: &Spec) -> Option<String> {
+        capacity::capacity_key(spec)
+    }
+
+    async fn capacity(&self, session: &Session) -> Result<VmCapacity, DriverError> {
+        session.capacity().await
     }
 }
 

@@ -76,7 +76,7 @@ impl TokenSource for Source {
             let nothing = SecretData::default();
             let error = failure.error(&format!("a login as application {}", self.login.client), &nothing);
             // The tenant, not the resource.
-            let code = if error.code == Code::NotFound { Code::Unauthenticated } else { error.code };
+            let code = if failure.is_absence() { Code::Unauthenticated } else { error.code };
             CloudFailure::Credentials(DriverError { code, ..error })
         };
         let answer = self.token().await.map_err(failed)?;

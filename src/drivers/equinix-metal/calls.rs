@@ -74,7 +74,7 @@ impl Api {
     async fn device(&self, project: &str, id: &str) -> Result<FoundDevices, DriverError> {
         match self.rest.call::<Device>(&RestCall::read("device_get", Method::GET, &["devices", id])).await {
             Ok(device) => Ok(FoundDevices { devices: present(vec![device]), ..FoundDevices::default() }),
-            Err(failure) if failure.code() == Code::NotFound => Ok(FoundDevices::default()),
+            Err(failure) if failure.is_absence() => Ok(FoundDevices::default()),
             // The API also refuses to show a device that failed or was deleted, so the list decides.
             Err(failure) if failure.code() == Code::PermissionDenied => self.list(project, None).await,
             Err(failure) => Err(self.error(&failure, &format!("devices.get of {id}"))),
@@ -89,8 +89,7 @@ impl Api {
             let number = pages.token().unwrap_or(FIRST_PAGE).to_owned();
             let query: Vec<_> = [("per_page", PER_PAGE), ("page", &number)].into_iter().chain(filter).collect();
             let call = RestCall::read("device_list", Method::GET, &path).query(&query);
-            let Page { devices, meta } =
-                self.rest.call(&call).await.map_err(|failure| failure.error_of_list(LIST, &self.secret))?;
+            let Page { devices, meta } = self.rest.call(&call).await.map_err(|failure| self.error(&failure, LIST))?;
             let next = meta.current_page.saturating_add(1);
             let next = (meta.current_page < meta.last_page).then(|| next.to_string());
             let has_changed = *total.get_or_insert(meta.total) != meta.total;
@@ -126,7 +125,7 @@ impl Api {
         let failure = match self.rest.answer(&RestCall::write("device_delete", Method::DELETE, &path)).await {
             Ok(answer) if answer.status == DELETED => return Ok(()),
             Ok(answer) => CloudFailure::Unreadable(answer.status),
-            Err(failure) if failure.code() == Code::NotFound => return Ok(()),
+            Err(failure) if failure.is_absence() => return Ok(()),
             Err(failure) => failure,
         };
         Err(self.error(&failure, &format!("devices.delete of {id}")))

@@ -27,8 +27,8 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::{
     Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        AbsenceCache, CloudAccess, CloudDriver, CloudOperations, CloudVm, CreationLedger, LoginCache, MachineIdentity,
-        PollTiming, RequestReporter, TlsOptions, VmCreations, VmLookups, until_done,
+        AbsenceCache, CloudAccess, CloudDriver, CloudFailure, CloudOperations, CloudVm, CreationLedger, LoginCache,
+        MachineIdentity, PollTiming, RequestReporter, TlsOptions, VmCreations, VmLookups, until_done,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -173,9 +173,9 @@ impl CloudOperations for EquinixMetal {
             let (api, project) = (session.api.clone(), session.scope.project.clone());
             async move { api.create(&project, orders).await }
         };
-        let (api, what) = (session.api.clone(), format!("creation of a device for machine {}", wanted.name));
-        let look = self.look_once(session, request);
-        let device = self.creations.run(request, look, create, move |failure| api.error(failure, &what)).await?;
+        let (secret, what) = (session.api.secret.clone(), format!("creation of a device for machine {}", wanted.name));
+        let error = move |failure: &CloudFailure| failure.error_of_creation(&what, &secret);
+        let device = self.creations.run(request, self.look_once(session, request), create, error).await?;
         Ok(device.vm().as_created())
     }
 

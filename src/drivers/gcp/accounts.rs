@@ -13,11 +13,9 @@ use super::{
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
     DriverError, SecretData,
-    cloud::{AccountLimiters, HttpClient, LruCache},
+    cloud::{AccountLimiters, AdaptiveLimiter, HttpClient, LruCache, MOST_LOGINS},
 };
 
-/// More than any installation has.
-const MOST_ACCOUNTS: usize = 256;
 /// The path that the URLs of all resources begin with.
 const COMPUTE_PATH: &str = "/compute/v1";
 
@@ -42,6 +40,10 @@ pub(super) struct Account {
     pub iam: Option<String>,
     pub http: Arc<HttpClient>,
     pub limiters: Arc<AccountLimiters>,
+    /// Lists have their own quota.
+    pub lists: AdaptiveLimiter,
+    /// Look-ups of operations have their own quota.
+    pub operations: AdaptiveLimiter,
     pub tokens: Tokens,
     /// Lists have a mask of fields. The host of the API may refuse it.
     pub takes_masks: AtomicBool,
@@ -63,7 +65,7 @@ pub(super) struct Accounts {
 
 impl Accounts {
     pub(super) fn new(access: Access, http: Arc<HttpClient>) -> Self {
-        Self { access, http, all: LruCache::new(MOST_ACCOUNTS) }
+        Self { access, http, all: LruCache::new(MOST_LOGINS).warning_of("logins") }
     }
 
     /// Reads the project and the credentials in the Secret of a class.
@@ -91,6 +93,8 @@ impl Accounts {
             iam: key.endpoint.is_none().then(|| access.accounts.trim_end_matches('/').to_owned()),
             http: Arc::clone(http),
             limiters,
+            lists: AdaptiveLimiter::new(access.limits.slowest),
+            operations: AdaptiveLimiter::new(access.limits.slowest),
             tokens: Tokens::new(google),
             takes_masks: AtomicBool::new(true),
         }

@@ -80,6 +80,15 @@ impl From<model::OperationList> for Page<Operation> {
     }
 }
 
+/// The quotas of Compute for requests per minute, which Google counts apart for each project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateQuota {
+    Reads,
+    Lists,
+    Operations,
+    Writes,
+}
+
 /// A request to an API of Google, before it has a token.
 #[derive(Clone, Debug)]
 struct ApiRequest {
@@ -91,19 +100,19 @@ struct ApiRequest {
     body: String,
     /// The fields that the answer has; all without a mask.
     mask: Option<&'static str>,
-    /// It changes nothing.
-    is_read: bool,
+    quota: RateQuota,
     /// It is repeated although its outcome is not known.
     is_repeated: bool,
 }
 
 impl ApiRequest {
     fn get(service: &'static str, url: String) -> Self {
-        Self { service, method: Method::GET, url, body: String::new(), mask: None, is_read: true, is_repeated: true }
+        let (method, quota) = (Method::GET, RateQuota::Reads);
+        Self { service, method, url, body: String::new(), mask: None, quota, is_repeated: true }
     }
 
     fn change(service: &'static str, method: Method, url: String, body: String) -> Self {
-        Self { method, body, is_read: false, is_repeated: false, ..Self::get(service, url) }
+        Self { method, body, quota: RateQuota::Writes, is_repeated: false, ..Self::get(service, url) }
     }
 }
 
@@ -121,7 +130,8 @@ impl Compute {
     pub(super) async fn instances(&self, zone: &str, filter: Option<&str>) -> Result<Vec<Instance>, DriverError> {
         let page = |token: Option<String>| async move {
             let url = self.page_url(zone, "instances", filter, token.as_deref());
-            let list = ApiRequest { mask: Some(FIELDS), ..ApiRequest::get("instance_list", url) };
+            let list =
+                ApiRequest { mask: Some(FIELDS), quota: RateQuota::Lists, ..ApiRequest::get("instance_list", url) };
             self.call_list(list).await.map(|list| Page::of_zone(zone, list))
         };
         let list = all_pages("instance_list", page).await;
@@ -146,8 +156,8 @@ impl Compute {
         let (service, filter) = ("operations_get", filter.as_str());
         let page = |token: Option<String>| async move {
             let url = self.page_url(zone, "operations", Some(filter), token.as_deref());
-            let list =
-                ApiRequest { mask: Some(operation::FIELDS), is_repeated: false, ..ApiRequest::get(service, url) };
+            let (mask, quota) = (Some(operation::FIELDS), RateQuota::Lists);
+            let list = ApiRequest { mask, quota, is_repeated: false, ..ApiRequest::get(service, url) };
             self.call_list::<model::OperationList>(list).await.map(Page::from)
         };
         all_pages(service, page).await
@@ -180,7 +190,8 @@ impl Compute {
     /// An operation as it is now.
     pub(super) async fn operation(&self, zone: &str, name: &str) -> Result<Operation, CloudFailure> {
         let url = self.zone_url(zone, &format!("operations/{name}"), &[]);
-        self.operation_of(&ApiRequest { is_repeated: false, ..ApiRequest::get("operations_get", url) }).await
+        let get = ApiRequest::get("operations_get", url);
+        self.operation_of(&ApiRequest { quota: RateQuota::Operations, is_repeated: false, ..get }).await
     }
 
     async fn operation_of(&self, request: &ApiRequest) -> Result<Operation, CloudFailure> {
@@ -251,7 +262,8 @@ impl Compute {
         is_read: bool,
     ) -> Result<T, CloudFailure> {
         let post = ApiRequest::change(service, Method::POST, self.account.url(path), body.to_string());
-        self.call(&ApiRequest { is_read, is_repeated: is_read, ..post }).await
+        let quota = if is_read { RateQuota::Lists } else { RateQuota::Writes };
+        self.call(&ApiRequest { quota, is_repeated: is_read, ..post }).await
     }
 
     /// Makes a call of a list, with a mask of fields. A host that refuses the mask gets the same call without it, and all later
@@ -275,9 +287,14 @@ impl Compute {
 
     /// Makes a call. A token that an answer refuses is dropped.
     async fn call<T: DeserializeOwned>(&self, request: &ApiRequest) -> Result<T, CloudFailure> {
-        let Account { http, limiters, tokens, .. } = &*self.account;
-        let ApiRequest { service, method, url, body, mask, is_read, is_repeated } = request;
-        let limiter = if *is_read { &limiters.reads } else { &limiters.writes };
+        let Account { http, limiters, lists, operations, tokens, .. } = &*self.account;
+        let ApiRequest { service, method, url, body, mask, quota, is_repeated } = request;
+        let limiter = match quota {
+            RateQuota::Reads => &limiters.reads,
+            RateQuota::Lists => lists,
+            RateQuota::Operations => operations,
+            RateQuota::Writes => &limiters.writes,
+        };
         // An attempt takes the same token. Fetching one has its own limits.
         let token = tokens.get().await?;
         let failed = |answer: &HttpAnswer| {

@@ -20,7 +20,7 @@ const DEFAULT_ACCOUNT: &str = "default";
 const UNUSABLE: [&str; 2] = ["OBSOLETE", "DELETED"];
 
 /// The result of a look-up: `None` if the object certainly does not exist.
-type Found<T> = Result<Option<T>, DriverError>;
+pub(super) type Found<T> = Result<Option<T>, DriverError>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -126,7 +126,7 @@ impl Session {
         findings.chain(gpu).chain(networks.into_iter().flatten()).chain(accounts).chain(quotas).collect()
     }
 
-    async fn get<T: for<'de> Deserialize<'de>>(&self, path: String) -> Found<T> {
+    pub(super) async fn get<T: for<'de> Deserialize<'de>>(&self, path: String) -> Found<T> {
         self.compute.get(&self.compute.project, &path).await
     }
 

@@ -83,11 +83,7 @@ impl Session {
         let error = self.compute.error(failure, what);
         let named = format!("/instanceGroups/{}'", group.name);
         let is_named = matches!(failure, CloudFailure::Named { message, .. } if message.contains(&named));
-        if is_absent(failure) && is_named {
-            return DriverError { code: Code::NotFound, ..error };
-        }
-        let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-        DriverError { code, ..error }
+        if is_absent(failure) && is_named { DriverError { code: Code::NotFound, ..error } } else { error }
     }
 }
 

@@ -5,6 +5,7 @@
 mod access;
 mod accounts;
 mod calls;
+mod capacity;
 mod credentials;
 mod errors;
 mod inspect;
@@ -50,10 +51,10 @@ use mcm_api::{
     machine::MachineClass,
 };
 use mcm_driver::{
-    Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm,
+    Driver, DriverCapabilities, DriverError, MachineRequest, SecretData, Vm, VmCapacity,
     cloud::{
         CloudDriver, CloudOperations, CloudSession, HttpClient, MachineIdentity, PollTiming, RequestReporter,
-        check_instance_name,
+        VmLookupError, check_instance_name,
     },
     code::Code,
     environment::{DriverEnvironment, OpenError},
@@ -346,18 +347,26 @@ impl CloudOperations for GcpCloud {
         Ok(None)
     }
 
-    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         self.created_or_not(session, request, Meanwhile::Leave).await?;
         let instance = self.find_only(session, request).await?;
         // Only the creation reports the reason of a failure.
         if request.machine.spec.provider_id.is_empty() && instance.is_provisioning() {
-            return Err(self.not_yet(request));
+            return Err(self.not_yet(request).into());
         }
         Ok(session.shown(&instance))
     }
 
     async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
         session.inspect(user_data::items(secret, None).err()).await
+    }
+
+    fn capacity_key(spec: &Spec) -> Option<String> {
+        capacity::capacity_key(spec)
+    }
+
+    async fn capacity(&self, session: &Session) -> Result<VmCapacity, DriverError> {
+        session.capacity().await
     }
 
     async fn set_member(

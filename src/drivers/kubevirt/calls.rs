@@ -11,7 +11,7 @@ use mcm_driver::{
     code::Code,
 };
 use reqwest::Method;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{markers::Scope, vm::VirtualMachine};
@@ -69,7 +69,7 @@ impl Api {
     }
 
     pub async fn vm_or_failure(&self, name: &str) -> Result<Option<VirtualMachine>, CloudFailure> {
-        present(self.rest.call(&RestCall::read("virtual_machine_get", Method::GET, &self.path_of_vm(name))).await)
+        self.rest.find(&RestCall::read("virtual_machine_get", Method::GET, &self.path_of_vm(name))).await
     }
 
     /// All VMs of a cluster, of any role.
@@ -93,7 +93,7 @@ impl Api {
             query.extend(Some(("continue", token.as_str())).filter(|_| !token.is_empty()));
             let call = RestCall::read("virtual_machine_list", Method::GET, &path).query(&query);
             let list = self.rest.call(&call).await;
-            let List { metadata, items } = list.map_err(|failure| failure.error_of_list(&what, &self.secret))?;
+            let List { metadata, items } = list.map_err(|failure| self.error(&failure, &what))?;
             if pages.add(items, metadata.next)? {
                 return Ok(pages.into_items());
             }
@@ -112,7 +112,7 @@ impl Api {
         let path = self.path_of_vm(name);
         let call =
             RestCall::idempotent("virtual_machine_delete", Method::DELETE, &path).with(deletion(&vm.metadata.uid));
-        let done = present::<Value>(self.rest.call(&call).await);
+        let done = self.rest.find::<Value>(&call).await;
         done.map(drop)
             .map_err(|failure| self.error(&failure, &format!("deletion of VirtualMachine {}/{name}", self.namespace)))
     }
@@ -144,7 +144,8 @@ impl Api {
             let patch = json!({"metadata": {"labels": body["metadata"]["labels"]}, "data": body["data"]});
             done = self.patch_secret(name, &patch).await;
         }
-        done.map(drop).map_err(|failure| self.error(&failure, &format!("creation of Secret {}/{name}", self.namespace)))
+        let what = format!("creation of Secret {}/{name}", self.namespace);
+        done.map(drop).map_err(|failure| failure.error_of_creation(&what, &self.secret))
     }
 
     pub async fn patch_secret(&self, name: &str, patch: &Value) -> Result<UserDataSecret, CloudFailure> {
@@ -155,23 +156,22 @@ impl Api {
     }
 
     pub async fn secret(&self, name: &str) -> Result<Option<UserDataSecret>, DriverError> {
-        let found =
-            present(self.rest.call(&RestCall::read("secret_get", Method::GET, &self.path_of_secret(name))).await);
+        let path = self.path_of_secret(name);
+        let found = self.rest.find(&RestCall::read("secret_get", Method::GET, &path)).await;
         found.map_err(|failure| self.error(&failure, &format!("look-up of Secret {}/{name}", self.namespace)))
     }
 
     pub async fn delete_secret(&self, secret: &UserDataSecret) -> Result<(), DriverError> {
         let SecretMetadata { name, uid, .. } = &secret.metadata;
         let path = self.path_of_secret(name);
-        let done = present::<Value>(
-            self.rest.call(&RestCall::idempotent("secret_delete", Method::DELETE, &path).with(deletion(uid))).await,
-        );
+        let call = RestCall::idempotent("secret_delete", Method::DELETE, &path).with(deletion(uid));
+        let done = self.rest.find::<Value>(&call).await;
         done.map(drop).map_err(|failure| self.error(&failure, &format!("deletion of Secret {}/{name}", self.namespace)))
     }
 
     /// The object at a path. `None` if the API server reports it absent.
     pub async fn object(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Option<Value>, DriverError> {
-        let found = present(self.rest.call(&RestCall::read("object_get", Method::GET, path).query(query)).await);
+        let found = self.rest.find(&RestCall::read("object_get", Method::GET, path).query(query)).await;
         found.map_err(|failure| self.error(&failure, &format!("look-up of {}", path.join("/"))))
     }
 
@@ -179,7 +179,7 @@ impl Api {
     pub async fn judged(&self, path: &[&str], query: &[(&str, &str)], body: Value) -> Result<Value, DriverError> {
         let call = RestCall::read("object_review", Method::POST, path).query(query).with(body);
         let answer = self.rest.call(&call).await;
-        answer.map_err(|failure| self.error(&failure, &format!("review of {}", path.join("/"))))
+        answer.map_err(|failure| failure.error_of_creation(&format!("review of {}", path.join("/")), &self.secret))
     }
 
     pub fn error(&self, failure: &CloudFailure, what: &str) -> DriverError {
@@ -200,15 +200,6 @@ impl Api {
 
     fn path_of_secret<'a>(&'a self, name: &'a str) -> [&'a str; 6] {
         ["api", "v1", "namespaces", &self.namespace, "secrets", name]
-    }
-}
-
-/// `None` for the API server's answer that there is no such object.
-fn present<T: DeserializeOwned>(answer: Result<T, CloudFailure>) -> Result<Option<T>, CloudFailure> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(failure) if failure.code() == Code::NotFound => Ok(None),
-        Err(failure) => Err(failure),
     }
 }
 

@@ -30,8 +30,8 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::{
     Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        CloudAccess, CloudDriver, CloudOperations, CloudVm, CreationLedger, LoginCache, LookupCoalescer,
-        MachineIdentity, PollTiming, RequestReporter, VmCreations, until_done,
+        CloudAccess, CloudDriver, CloudFailure, CloudOperations, CloudVm, CreationLedger, LoginCache, LookupCoalescer,
+        MachineIdentity, PollTiming, RequestReporter, VmCreations, VmLookupError, until_done,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -227,8 +227,9 @@ impl CloudOperations for KubevirtVms {
             let (session, machine) = (session.clone(), Arc::clone(&request.machine));
             async move { session.create(&vm, MachineIdentity::from_machine(&machine)).await }
         };
-        let (api, what) = (session.api.clone(), format!("creation of VM {}", wanted.name));
-        let vm = self.creations.run(request, look, create, move |failure| api.error(failure, &what)).await?;
+        let (secret, what) = (session.api.secret.clone(), format!("creation of VM {}", wanted.name));
+        let error = move |failure: &CloudFailure| failure.error_of_creation(&what, &secret);
+        let vm = self.creations.run(request, look, create, error).await?;
         Ok(self.started(session, request, vm).await?.vm(&session.spec.zone).as_created())
     }
 
@@ -249,15 +250,15 @@ impl CloudOperations for KubevirtVms {
         Ok(Some(format!("Deleted {id}")))
     }
 
-    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         let vm = self.find_only(session, request).await?;
         // Only the creation decides whether a VM becomes that of a Machine.
         if vm_of(&request.machine)?.is_none() {
             if vm.is_terminating() {
-                return Err(self.not_yet(request, &vm, "being deleted"));
+                return Err(self.not_yet(request, &vm, "being deleted").into());
             }
             if !vm.has_started(&session.api.secret)? {
-                return Err(self.not_yet(request, &vm, "not started yet"));
+                return Err(self.not_yet(request, &vm, "not started yet").into());
             }
         }
         Ok(vm.vm(&session.spec.zone))

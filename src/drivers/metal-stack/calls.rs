@@ -50,7 +50,7 @@ impl Api {
 
     async fn find(&self, filter: Value) -> Result<Vec<Server>, DriverError> {
         let call = RestCall::read("machine_find", Method::POST, &["v1", "machine", "find"]).with(filter);
-        self.rest.call(&call).await.map_err(|failure| failure.error_of_list("machine.find", &self.secret))
+        self.rest.call(&call).await.map_err(|failure| self.error(&failure, "machine.find"))
     }
 
     /// Allocates a machine. The request has no idempotency token, so it is repeated only if it certainly had no effect.

@@ -28,8 +28,8 @@ use mcm_api::machine::{Machine, MachineClass};
 use mcm_driver::{
     Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        AbsenceCache, CloudAccess, CloudDriver, CloudOperations, CloudSession, CreationLedger, LoginCache, LruCache,
-        MachineIdentity, RequestReporter, TlsOptions, VmCreations, VmLookups,
+        AbsenceCache, CloudAccess, CloudDriver, CloudFailure, CloudOperations, CloudSession, CreationLedger,
+        LoginCache, LruCache, MachineIdentity, RequestReporter, TlsOptions, VmCreations, VmLookups,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -191,11 +191,11 @@ impl CloudOperations for MetalStack {
         let (spec, scope, user_data) = (&session.spec, &session.scope, user_data(&request.secret)?);
         let order = Order { spec, scope, wanted, owner: &request.owner, user_data }.body();
         self.creations.announce(request)?;
-        let (api, of_error) = (session.api.clone(), session.api.clone());
+        let api = session.api.clone();
         let allocate = async move { api.allocate(order).await };
-        let what = format!("allocation of machine {}", wanted.name);
-        let look = self.look_once(session, request);
-        let server = self.creations.run(request, look, allocate, move |failure| of_error.error(failure, &what)).await?;
+        let (secret, what) = (session.api.secret.clone(), format!("allocation of machine {}", wanted.name));
+        let error = move |failure: &CloudFailure| failure.error_of_creation(&what, &secret);
+        let server = self.creations.run(request, self.look_once(session, request), allocate, error).await?;
         Ok(server.vm().as_created())
     }
 

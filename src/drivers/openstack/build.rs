@@ -249,6 +249,6 @@ impl Session {
     }
 
     fn ended(&self, failure: &CloudFailure, what: &str) -> UnfinishedCreation {
-        UnfinishedCreation::from_failure(failure, |failure| self.region.error(failure, what))
+        UnfinishedCreation::from_failure(failure, |failure| failure.error_of_creation(what, &self.region.secret))
     }
 }

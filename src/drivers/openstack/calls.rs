@@ -1,7 +1,7 @@
 //! The calls of Nova, Neutron, Cinder and Octavia: nothing is decided here.
 
 use mcm_driver::{
-    Code, DriverError,
+    DriverError,
     cloud::{CloudFailure, PageCollector, RestCall},
 };
 use reqwest::{Method, Url};
@@ -30,12 +30,6 @@ pub(crate) struct Resource {
 struct Link {
     rel: String,
     href: String,
-}
-
-/// Wherever a resource is not found, the ID of a missing resource is not that of a list.
-fn as_list_error(error: DriverError) -> DriverError {
-    let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-    DriverError { code, ..error }
 }
 
 impl Region {
@@ -175,10 +169,7 @@ impl Region {
         let call = RestCall::write(Service::LoadBalancer.name(), method, path).with(json!({"member": member}));
         let done: Result<Value, _> = self.call(Service::LoadBalancer, &call).await;
         // It is the subnet or the member that is not found: the pool was.
-        done.map(drop).map_err(|failure| match self.error(&failure, what) {
-            error if error.code == Code::NotFound => DriverError { code: Code::InvalidArgument, ..error },
-            error => error,
-        })
+        done.map(drop).map_err(|failure| failure.error_of_creation(what, &self.secret))
     }
 
     /// Removes a member from a pool, which Octavia carries out after its answer.
@@ -202,7 +193,7 @@ impl Region {
             let query: Vec<_> = query.iter().copied().chain(marker).collect();
             let call = RestCall::read(service.name(), Method::GET, path).query(&query);
             let page = self.call::<Value>(service, &call).await;
-            let page = page.map_err(|failure| as_list_error(self.error(&failure, &what)))?;
+            let page = page.map_err(|failure| self.error(&failure, &what))?;
             let (items, next) =
                 page_of(page, field).ok_or_else(|| self.error(&CloudFailure::Unreadable(200), &what))?;
             if pages.add(items, next)? {
@@ -219,26 +210,27 @@ impl Region {
         field: &str,
     ) -> Result<Option<T>, DriverError> {
         let what = format!("a look at {}", path.join("/"));
-        match self.call::<Value>(service, &RestCall::read(service.name(), Method::GET, path)).await {
-            Ok(mut found) => match serde_json::from_value(found[field].take()) {
-                Ok(found) => Ok(Some(found)),
-                Err(_) => Err(self.error(&CloudFailure::Unreadable(200), &what)),
-            },
-            Err(failure) if failure.code() == Code::NotFound => Ok(None),
-            Err(failure) => Err(self.error(&failure, &what)),
-        }
+        let call = RestCall::read(service.name(), Method::GET, path);
+        let found = CloudFailure::found(self.call::<Value>(service, &call).await);
+        let read = found.and_then(|found| {
+            let one = found.map(|mut found| serde_json::from_value(found[field].take()));
+            one.transpose().map_err(|_| CloudFailure::Unreadable(200))
+        });
+        read.map_err(|failure| self.error(&failure, &what))
     }
 
     /// Deletes a resource; one that is not there is deleted.
     async fn delete(&self, service: Service, path: &[&str]) -> Result<(), DriverError> {
         let what = format!("the deletion of {}", path.join("/"));
-        match self.answer(service, &RestCall::write(service.name(), Method::DELETE, path)).await {
-            Ok(answer) if answer.text.trim().is_empty() => Ok(()),
+        let call = RestCall::write(service.name(), Method::DELETE, path);
+        let failure = match CloudFailure::found(self.answer(service, &call).await) {
+            Ok(None) => return Ok(()),
+            Ok(Some(answer)) if answer.text.trim().is_empty() => return Ok(()),
             // A page of something else is not the answer of a deletion.
-            Ok(answer) => Err(self.error(&CloudFailure::Unreadable(answer.status), &what)),
-            Err(failure) if failure.code() == Code::NotFound => Ok(()),
-            Err(failure) => Err(self.error(&failure, &what)),
-        }
+            Ok(Some(answer)) => CloudFailure::Unreadable(answer.status),
+            Err(failure) => failure,
+        };
+        Err(self.error(&failure, &what))
     }
 }
 

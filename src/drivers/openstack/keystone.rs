@@ -54,20 +54,29 @@ impl Service {
         }
     }
 
-    /// The URL of its API, below its endpoint. Some catalogues have the version of Neutron or Octavia in the endpoint.
-    fn below(self, mut endpoint: Url) -> Url {
-        const VERSION: &str = "v2.0";
-        let parts = || endpoint.path_segments().map(|parts| parts.filter(|part| !part.is_empty()));
-        let has_version =
-            parts().and_then(|mut parts| parts.next_back()).is_some_and(|last| [VERSION, "v2"].contains(&last));
-        if matches!(self, Self::Network | Self::LoadBalancer)
-            && !has_version
-            && let Ok(mut parts) = endpoint.path_segments_mut()
-        {
-            parts.pop_if_empty().push(VERSION);
+    /// The URL of its API, below its endpoint, which some catalogues have without the version of the API.
+    fn below(self, mut endpoint: Url, project: &str) -> Url {
+        let (version, longest_end): (&[&str], _) = match self {
+            Self::Network | Self::LoadBalancer => (&["v2.0"], 1),
+            // The project may follow the version.
+            Self::Compute => (&["v2.1"], 2),
+            Self::BlockStorage => (&["v3", project], 2),
+        };
+        let parts: Vec<&str> = endpoint.path_segments().into_iter().flatten().filter(|part| !part.is_empty()).collect();
+        if parts.iter().rev().take(longest_end).any(|part| is_version(part)) {
+            return endpoint;
+        }
+        if let Ok(mut parts) = endpoint.path_segments_mut() {
+            parts.pop_if_empty().extend(version);
         }
         endpoint
     }
+}
+
+/// The name of a version, such as `v2.1`.
+fn is_version(part: &str) -> bool {
+    let number = part.strip_prefix('v').unwrap_or_default();
+    number.starts_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
 /// A token with the endpoints that it is for.
@@ -95,6 +104,8 @@ struct Body {
 
 #[derive(Deserialize)]
 struct Owner {
+    #[serde(default)]
+    id: String,
     name: String,
 }
 
@@ -148,7 +159,8 @@ impl Token {
             return Err(DriverError::new(Code::InvalidArgument, message));
         };
         let key = format!("the {} endpoint in the catalogue of authURL", service.name());
-        Ok(service.below(policy.check_own_url(&key, &found.url, unverified)?))
+        let project = self.body.project.as_ref().map_or("", |project| &project.id);
+        Ok(service.below(policy.check_own_url(&key, &found.url, unverified)?, project))
     }
 }
 
@@ -226,7 +238,7 @@ mod tests {
 
     fn token(catalog: Value) -> Token {
         let body = json!({"token": {
-            "expires_at": "2026-11-27T00:00:00.000000Z", "catalog": catalog, "user": {"name": "u"}, "project": {"name": "p"},
+            "expires_at": "2026-11-27T00:00:00.000000Z", "catalog": catalog, "user": {"name": "u"}, "project": {"id": "i", "name": "p"},
         }});
         let Answered { token } = serde_json::from_value(body).unwrap();
         Token { header: HeaderValue::from_static("t"), body: Arc::new(token) }
@@ -245,6 +257,9 @@ mod tests {
     #[case::with_its_version(Service::LoadBalancer, "two", "https://octavia.two.example.com/v2")]
     #[case::newest_version(Service::BlockStorage, "one", "https://cinder.example.com/v3/p")]
     #[case::under_another_name(Service::BlockStorage, "two", "https://cinder.two.example.com/v3/p")]
+    #[case::without_a_version(Service::Compute, "three", "https://three.example.com/compute/v2.1")]
+    #[case::without_a_version(Service::BlockStorage, "three", "https://three.example.com/volume/v3/i")]
+    #[case::with_the_project(Service::Compute, "four", "https://four.example.com/v2/p")]
     fn an_endpoint_is_that_of_its_type_region_and_interface(
         #[case] service: Service,
         #[case] region: &str,
@@ -261,6 +276,9 @@ mod tests {
             entry("volumev2", "public", "one", "https://cinder.example.com/v2/p"),
             entry("volumev3", "public", "one", "https://cinder.example.com/v3/p"),
             entry("block-storage", "public", "two", "https://cinder.two.example.com/v3/p"),
+            entry("compute", "public", "three", "https://three.example.com/compute"),
+            entry("block-storage", "public", "three", "https://three.example.com/volume/"),
+            entry("compute", "public", "four", "https://four.example.com/v2/p"),
         ]));
         assert_eq!(token.endpoint(service, region, &SecretPolicy::default(), None).unwrap().as_str(), expected);
         assert_eq!(token.owner(), "user u in project p");

@@ -10,6 +10,7 @@ mod account;
 mod additions;
 mod build;
 mod calls;
+mod capacity;
 mod errors;
 mod inspect;
 mod keystone;
@@ -36,10 +37,11 @@ use mcm_api::{
 };
 use mcm_driver::{
     Code, Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
+    VmCapacity,
     cloud::{
         AbsenceCache, CloudAccess, CloudDriver, CloudOperations, CloudSession, CloudVm, CreationLedger, LoginCache,
-        LookupCoalescer, LruCache, MachineIdentity, PollTiming, RequestReporter, VmCreations, known_as, safe_text,
-        until_done,
+        LookupCoalescer, LruCache, MachineIdentity, PollTiming, RequestReporter, VmCreations, VmLookupError, known_as,
+        safe_text, until_done,
     },
     inspection::ResourceFinding,
     interface::no_members,
@@ -393,7 +395,7 @@ impl CloudOperations for OpenStackServers {
         Ok(None)
     }
 
-    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         let machine = &*request.machine;
         let server = self.find_only(session, request).await?;
         if machine.spec.provider_id.is_empty() && machine.metadata.deletion_timestamp.is_none() {
@@ -434,6 +436,14 @@ impl CloudOperations for OpenStackServers {
 
     async fn inspect(&self, session: &Session, secret: &SecretData) -> Vec<ResourceFinding> {
         session.inspect(user_data(secret).err()).await
+    }
+
+    fn capacity_key(spec: &Spec) -> Option<String> {
+        capacity::capacity_key(spec)
+    }
+
+    async fn capacity(&self, session: &Session) -> Result<VmCapacity, DriverError> {
+        session.capacity().await
     }
 
     async fn set_member(

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     names::{UID_KEY, uid_of},
-    server::since,
+    server::{or_empty, since},
 };
 
 /// A port of Neutron.
@@ -64,11 +64,6 @@ pub(crate) struct Volume {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Attachment {
     server_id: Option<String>,
-}
-
-/// Plugins of Neutron and drivers of Cinder write `null` for what is empty.
-fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
-    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 fn time<'de, D: Deserializer<'de>>(value: D) -> Result<Timestamp, D::Error> {

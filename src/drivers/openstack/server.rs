@@ -25,6 +25,7 @@ const HALTED: [&str; 5] = ["SHUTOFF", "PAUSED", "SUSPENDED", "SHELVED", "SHELVED
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Server {
     pub id: String,
+    #[serde(deserialize_with = "or_empty")]
     name: String,
     pub status: String,
     metadata: BTreeMap<String, String>,
@@ -51,6 +52,11 @@ struct Address {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Fault {
     message: String,
+}
+
+/// Services write `null` for what is empty, as do plugins of Neutron and drivers of Cinder.
+pub(super) fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 /// A value that may be `null`, which is more than no value.
@@ -189,6 +195,12 @@ mod tests {
         }
         server.as_object_mut().unwrap().retain(|_, value| *value != "absent");
         serde_json::from_value(server).unwrap()
+    }
+
+    /// One server of others must not make the list unreadable.
+    #[test]
+    fn a_server_may_have_no_name() {
+        assert_eq!(server(&json!({"name": null})).machine_name(), "");
     }
 
     #[rstest]

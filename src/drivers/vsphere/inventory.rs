@@ -159,12 +159,12 @@ impl Api {
     }
 
     pub(crate) async fn object_at(&self, path: &str) -> Result<Option<Ref>, DriverError> {
-        self.at(path).await.map_err(|failure| unknown(self.error(&failure, &format!("a look at {path}"))))
+        self.at(path).await.map_err(|failure| self.error(&failure, &format!("a look at {path}")))
     }
 
     async fn managers_root(&self) -> Result<Ref, DriverError> {
         let managers = self.soap.managers().await;
-        managers.map(|all| all.root).map_err(|failure| unknown(self.error(&failure, "a login")))
+        managers.map(|all| all.root).map_err(|failure| self.error(&failure, "a login"))
     }
 
     /// All objects below a folder, with their paths from there.
@@ -174,7 +174,7 @@ impl Api {
             Some(Some((found.reference()?, (found.text("name")?, parent))))
         };
         let all = self.retrieve(&[Filter::below(root.clone(), &["name", "parent"])], read).await;
-        let all = all.map_err(|failure| unknown(self.error(&failure, "a look at the inventory")))?;
+        let all = all.map_err(|failure| self.error(&failure, "a look at the inventory"))?;
         Ok(paths(&all.into_iter().collect(), root))
     }
 }
@@ -254,12 +254,6 @@ fn part_fits(pattern: &str, text: &str) -> bool {
 
 fn wrong(text: String) -> DriverError {
     DriverError::new(Code::InvalidArgument, text)
-}
-
-/// The error of a failed look-up. It never means that an object is absent.
-pub(crate) fn unknown(error: DriverError) -> DriverError {
-    let code = if error.code == Code::NotFound { Code::Unknown } else { error.code };
-    DriverError { code, ..error }
 }
 
 #[cfg(test)]

@@ -43,7 +43,8 @@ use mcm_driver::{
     SecretData, Vm,
     cloud::{
         CloudAccess, CloudDriver, CloudFailure, CloudOperations, CloudSession, CloudVm, CreationLedger, LoginCache,
-        LruCache, MOST_LOGINS, MachineIdentity, PollTiming, RequestReporter, SecretReader, VmCreations, until_done,
+        LruCache, MOST_LOGINS, MachineIdentity, PollTiming, RequestReporter, SecretReader, VmCreations, VmLookupError,
+        until_done,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -55,7 +56,6 @@ use self::{
     calls::{Api, Found, Placement, TaskState},
     fields::Fields,
     filter::Filter,
-    inventory::unknown,
     login::Login,
     names::{OWNER_FIELD, UNLISTED_FIELD},
     order::{HARDWARE, configuration, fields, is_older, uid_field},
@@ -214,7 +214,7 @@ impl VsphereVms {
         };
         let (api, what) =
             (session.api.clone(), format!("clone of VM {}", MachineIdentity::from_machine(&request.machine).name));
-        self.creations.run(request, look, clone, move |failure| unknown(api.error(failure, &what))).await
+        self.creations.run(request, look, clone, move |failure| api.error(failure, &what)).await
     }
 
     /// The error of a clone that failed. If there is a VM of its name, an earlier clone may have made it.
@@ -225,7 +225,7 @@ impl VsphereVms {
         failure: &CloudFailure,
         what: &str,
     ) -> DriverError {
-        let error = unknown(session.api.error(failure, what));
+        let error = session.api.error(failure, what);
         if !failure.is("DuplicateName") {
             return error;
         }
@@ -283,7 +283,7 @@ impl VsphereVms {
             Some(Some((text(GUEST), found.value(VAPP).map(properties_of), text(VERSION))))
         };
         let what = format!("a look at VM {}", vm.name());
-        let found = api.retrieve(&[filter], read).await.map_err(|failure| unknown(api.error(&failure, &what)))?;
+        let found = api.retrieve(&[filter], read).await.map_err(|failure| api.error(&failure, &what))?;
         let Some((guest_id, properties, version)) = found.into_iter().next() else {
             return Err(DriverError::new(Code::Unknown, format!("{what} failed: it cannot be read")));
         };
@@ -309,7 +309,7 @@ impl VsphereVms {
         let all = self.fields.get_or(&session.login, || Ok::<_, DriverError>(Arc::default()))?;
         let what = format!("marking of VM {}", vm.name());
         let set = all.set(&session.api, vm, values).await;
-        set.map_err(|failure| unknown(session.api.error(&failure, &what)))
+        set.map_err(|failure| session.api.error(&failure, &what))
     }
 
     /// Changes a VM, and waits for it. A VM that has the wanted power state already counts as changed.
@@ -329,7 +329,7 @@ impl VsphereVms {
             Err(failure) => Err(failure),
         };
         match ended {
-            Err(failure) if !is_done(&failure) => Err(unknown(api.error(&failure, &what))),
+            Err(failure) if !is_done(&failure) => Err(api.error(&failure, &what)),
             _ => Ok(()),
         }
     }
@@ -352,7 +352,7 @@ impl VsphereVms {
         let what = format!("a look at the disks of VM {}", vm.name());
         let changes = match api.detachments(&vm.reference, vm.name()).await {
             Err(failure) if is_gone(&failure) => return Ok(()),
-            changes => changes.map_err(|failure| unknown(api.error(&failure, &what)))?,
+            changes => changes.map_err(|failure| api.error(&failure, &what))?,
         };
         if changes.is_empty() {
             return Ok(());
@@ -391,7 +391,7 @@ impl VsphereVms {
         };
         let pace = &self.patience.destroy;
         match self.deletions.follow(api, &key, &begun, pace, request.may_pause, &what).await? {
-            Err(failure) if !is_gone(&failure) => Err(unknown(api.error(&failure, &what))),
+            Err(failure) if !is_gone(&failure) => Err(api.error(&failure, &what)),
             _ => Ok(()),
         }
     }
@@ -420,7 +420,7 @@ impl VsphereVms {
                     });
                 }
                 Err(failure) if !is_gone(&failure) => {
-                    return Err(unknown(session.api.error(&failure, "a look at a clone of the template")));
+                    return Err(session.api.error(&failure, "a look at a clone of the template"));
                 }
                 _ => {}
             }
@@ -441,17 +441,15 @@ impl VsphereVms {
     }
 
     /// The VM of a Machine, unless it is being cloned.
-    async fn settled(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, DriverError> {
+    async fn settled(&self, session: &Session, request: &MachineRequest) -> Result<VirtualMachine, VmLookupError> {
         let wanted = MachineIdentity::from_machine(&request.machine);
         self.creations.settled(&request.machine).await;
         if let Some(begun) = self.clones.get(wanted.uid)
             && matches!(session.api.task(&begun.task).await, Ok(TaskState::Running))
         {
             let message = format!("VM {} is being cloned", wanted.name);
-            return Err(DriverError {
-                call_again_in: request.may_pause.then_some(self.patience.clone.first),
-                ..DriverError::new(Code::Unavailable, message)
-            });
+            let call_again_in = request.may_pause.then_some(self.patience.clone.first);
+            return Err(DriverError { call_again_in, ..DriverError::new(Code::Unavailable, message) }.into());
         }
         self.find_only(session, request).await
     }
@@ -565,13 +563,13 @@ impl CloudOperations for VsphereVms {
     }
 
     /// [`Code::Uninitialized`]: the creation of the VM broke off.
-    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         let vm = self.settled(session, request).await?;
         if !vm.is_unfinished() {
             return Ok(vm.vm());
         }
         let message = format!("VM {} is not finished", vm.name());
-        Err(DriverError { vm: Some(Box::new(vm.vm())), ..DriverError::new(Code::Uninitialized, message) })
+        Err(DriverError { vm: Some(Box::new(vm.vm())), ..DriverError::new(Code::Uninitialized, message) }.into())
     }
 
     /// The custom fields of the cluster stay, so that its ID finds a VM that is handed over. It gets one that takes it off the list.

@@ -7,7 +7,7 @@ use super::{
     calls::{Api, Found, Placement},
     device::{disk_change, nic_change},
     filter::Filter,
-    inventory::{self, CLUSTER, DATASTORE, HOST, NETWORK, POOL, STORAGE_POD, TEMPLATE, unknown},
+    inventory::{CLUSTER, DATASTORE, HOST, NETWORK, POOL, STORAGE_POD, TEMPLATE},
     login::Login,
     soap::{Ref, Xml, children, flag, number_of, reference_of, text_of},
     spec::Places,
@@ -147,7 +147,7 @@ pub(crate) type CloneSpec<'a> = dyn Fn(&Placement) -> Xml + Send + Sync + 'a;
 async fn customization_of(api: &Api, name: &str) -> Result<Xml, DriverError> {
     api.customization(name).await.map_err(|failure| {
         let error = api.error(&failure, &format!("a look at customization {name}"));
-        if failure.is("NotFound") { wrong(&format!("there is no customization {name}")) } else { unknown(error) }
+        if failure.is("NotFound") { wrong(&format!("there is no customization {name}")) } else { error }
     })
 }
 
@@ -294,8 +294,7 @@ async fn one<T>(
 }
 
 fn looked<T>(api: &Api, object: &Ref, found: Result<T, CloudFailure>) -> Result<T, DriverError> {
-    found
-        .map_err(|failure| inventory::unknown(api.error(&failure, &format!("a look at {} {}", object.kind, object.id))))
+    found.map_err(|failure| api.error(&failure, &format!("a look at {} {}", object.kind, object.id)))
 }
 
 fn wrong(text: &str) -> DriverError {

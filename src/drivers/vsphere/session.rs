@@ -17,7 +17,7 @@ use mcm_driver::{
 use super::{
     calls::{Api, Found, Placement, fields_of},
     filter::Filter,
-    inventory::{TEMPLATE, unknown},
+    inventory::TEMPLATE,
     login::Login,
     names::IDS,
     order::Order,
@@ -263,7 +263,7 @@ impl Session {
     }
 
     fn failed(&self, failure: &CloudFailure, what: &str) -> DriverError {
-        unknown(self.api.error(failure, what))
+        self.api.error(failure, what)
     }
 }
 

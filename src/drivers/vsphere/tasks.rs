@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::{
     calls::{Api, TaskState},
-    inventory::unknown,
     soap::Ref,
 };
 
@@ -98,7 +97,7 @@ impl Begun {
             Err(failure) if failure.is("ManagedObjectNotFound") => {
                 Ok(Some(Err(CloudFailure::Broken("vCenter does not have its task any more".to_owned()))))
             }
-            Err(failure) => Err(unknown(api.error(&failure, &format!("a look at {what}")))),
+            Err(failure) => Err(api.error(&failure, &format!("a look at {what}"))),
         }
     }
 }

@@ -56,7 +56,7 @@ impl Accounts {
         let Some(from) = &login.endpoint else { return Ok(Endpoints::Usual) };
         let listed = Endpoints::listed(&self.rest(from, Anonymous)?, from).await;
         // Without the endpoints nothing is known of any VM.
-        listed.map_err(|failure| failure.error_of_list("list of endpoints at endpointURL", &SecretData::default()))
+        listed.map_err(|failure| failure.error("list of endpoints at endpointURL", &SecretData::default()))
     }
 
     fn rest(&self, url: &Url, authentication: impl RequestAuthenticator) -> Result<RestClient, DriverError> {

@@ -29,7 +29,7 @@ pub(crate) async fn look(session: Session, machine: Arc<Machine>) -> Result<Opti
     match instances.first() {
         None => Ok(None),
         Some(other) if found.is_empty() => Err(of_another(other, wanted)),
-        Some(_) => only(found, wanted.name).map(|instance| Some(Made::Found(instance))),
+        Some(_) => Ok(Some(Made::Found(only(found, wanted.name)?))),
     }
 }
 

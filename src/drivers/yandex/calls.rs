@@ -114,7 +114,7 @@ impl Api {
             query.extend(filter.map(|filter| ("filter", filter)));
             query.extend(pages.token().map(|token| ("pageToken", token)));
             let call = RestCall::read(service, Method::GET, path).query(&query);
-            let page: Page<T> = rest.call(&call).await.map_err(|failure| failure.error_of_list(&what, &self.secret))?;
+            let page: Page<T> = rest.call(&call).await.map_err(|failure| self.error(&failure, &what))?;
             if pages.add(page.items, page.next_page_token)? {
                 return Ok(pages.into_items());
             }

@@ -35,8 +35,8 @@ use mcm_api::machine::MachineClass;
 use mcm_driver::{
     Driver, DriverEnvironment, DriverError, DriverObserver, MachineRequest, OpenError, SecretData, Vm,
     cloud::{
-        CloudAccess, CloudDriver, CloudOperations, CreationLedger, PollTiming, RequestReporter, VmCreations, VmLookups,
-        check_instance_name,
+        CloudAccess, CloudDriver, CloudOperations, CreationLedger, PollTiming, RequestReporter, VmCreations,
+        VmLookupError, VmLookups, check_instance_name,
     },
     inspection::ResourceFinding,
     spec::ClassProblems,
@@ -55,7 +55,7 @@ use self::{
     picks::Picks,
     session::{Session, id_of},
     spec::{Scope, Spec},
-    work::{Work, creation_of, refused},
+    work::{Work, creation_of},
 };
 
 /// Opens the driver, for the list of built-in drivers.
@@ -125,8 +125,8 @@ impl YandexCloud {
     async fn find_or_begin(&self, session: &Session, request: &MachineRequest) -> Result<Made, DriverError> {
         let look = look(session.clone(), Arc::clone(&request.machine));
         let begin = begin(session.clone(), request.clone(), Arc::clone(&self.picks));
-        let (api, what) = (session.api.clone(), creation_of(request));
-        self.creations.run(request, look, begin, move |failure| refused(api.error(failure, &what))).await
+        let (secret, what) = (session.api.secret.clone(), creation_of(request));
+        self.creations.run(request, look, begin, move |failure| failure.error_of_creation(&what, &secret)).await
     }
 }
 
@@ -202,7 +202,7 @@ impl CloudOperations for YandexCloud {
         Ok(None)
     }
 
-    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, DriverError> {
+    async fn status(&self, session: &Session, request: &MachineRequest) -> Result<Vm, VmLookupError> {
         self.created_or_not(session, request, true).await?;
         let instance = self.find_only(session, request).await?;
         if !request.machine.spec.provider_id.is_empty() {

@@ -72,7 +72,8 @@ impl Exchange {
     fn refused(&self, failure: &CloudFailure, jwt: &str) -> CloudFailure {
         let sent = SecretData([("jwt".to_owned(), jwt.as_bytes().to_vec())].into());
         let error = failure.error(&format!("IAM token of service account {}", self.key.account), &sent);
-        let code = if error.code.is_transient() { error.code } else { Code::Unauthenticated };
+        let is_passing = error.code.is_transient() && !failure.is_absence();
+        let code = if is_passing { error.code } else { Code::Unauthenticated };
         CloudFailure::Credentials(DriverError { code, ..error })
     }
 }

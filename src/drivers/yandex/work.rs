@@ -212,10 +212,14 @@ fn created_by(api: &Api, operation: Option<&Operation>, number: u32, what: &str)
     let failed =
         |code, text: &str| Some(Err(with_state(DriverError::new(code, format!("{what}: {text}")), spent(number))));
     let Some(operation) = operation else { return failed(Code::Aborted, "the cloud forgot its operation") };
-    match (ended(api, operation, what)?, operation.instance()) {
-        (Err(error), _) => Some(Err(with_state(refused(error), spent(number.saturating_add(1))))),
-        (Ok(()), Some(id)) => Some(Ok(id.to_owned())),
-        (Ok(()), None) => failed(Code::Unknown, "its operation is done and names no instance"),
+    if let Some(status) = operation.failure() {
+        let error = status.of_operation().error_of_creation(what, &api.secret);
+        return Some(Err(with_state(error, spent(number.saturating_add(1)))));
+    }
+    match operation.instance().filter(|_| operation.done) {
+        Some(id) => Some(Ok(id.to_owned())),
+        None if !operation.done => None,
+        None => failed(Code::Unknown, "its operation is done and names no instance"),
     }
 }
 
@@ -236,12 +240,6 @@ fn gone(instance: Option<&Instance>, what: &str) -> Option<Ended<()>> {
 
 fn remember(all: &LruCache<String, Begun>, key: &str, begun: &Begun) {
     all.put(key.to_owned(), Begun { answer: None, ..begun.clone() });
-}
-
-/// The error of a creation. What the cloud does not find is not a VM, but something that the class names.
-pub(crate) fn refused(error: DriverError) -> DriverError {
-    let code = if error.code == Code::NotFound { Code::InvalidArgument } else { error.code };
-    DriverError { code, ..error }
 }
 
 fn with_state(error: DriverError, state: String) -> DriverError {

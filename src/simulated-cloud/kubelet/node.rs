@@ -169,6 +169,13 @@ fn volume_name(volume: &str) -> String {
     if volume.contains('/') { volume.to_owned() } else { format!("{VOLUME_PREFIX}{volume}") }
 }
 
+/// The version at the end of the name of an image, such as `kubelet-v1.36.0`.
+fn kubelet_version(image: &str) -> &str {
+    let last = image.rsplit('-').next().unwrap_or_default();
+    let is_version = last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    if is_version { last } else { VERSION }
+}
+
 fn system_info(vm: &VmRecord) -> NodeSystemInfo {
     NodeSystemInfo {
         architecture: "amd64".to_owned(),
@@ -176,7 +183,7 @@ fn system_info(vm: &VmRecord) -> NodeSystemInfo {
         container_runtime_version: "simulated://1".to_owned(),
         kernel_version: "simulated".to_owned(),
         kube_proxy_version: String::new(),
-        kubelet_version: VERSION.to_owned(),
+        kubelet_version: kubelet_version(&vm.spec.image).to_owned(),
         machine_id: vm.id.clone(),
         operating_system: "linux".to_owned(),
         os_image: "simulated".to_owned(),
@@ -189,6 +196,15 @@ fn system_info(vm: &VmRecord) -> NodeSystemInfo {
 mod tests {
     use super::*;
     use crate::{control::OperationLatencies, messages::CreateVm, spec::ProviderSpec};
+
+    #[rstest::rstest]
+    #[case("", VERSION)]
+    #[case("kubelet-v1.36.0", "v1.36.0")]
+    #[case("v1.37.1", "v1.37.1")]
+    #[case("os-vanilla", VERSION)]
+    fn an_image_has_the_version_of_its_kubelet(#[case] image: &str, #[case] expected: &str) {
+        assert_eq!(kubelet_version(image), expected);
+    }
 
     fn vm() -> VmRecord {
         let request = CreateVm { machine_name: "m".into(), namespace: "ns".into(), ..CreateVm::default() };

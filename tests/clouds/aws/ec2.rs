@@ -61,13 +61,29 @@ impl Ec2 {
         let vpcs = proxy.ask(&[("Action", "DescribeVpcs"), VERSION]).await;
         let groups = proxy.ask(&[("Action", "DescribeSecurityGroups"), VERSION]).await;
         let (vpc, group) = (between(&vpcs, "vpcId"), between(&groups, "groupId"));
-        let block = format!("172.31.{}.0/22", 64 + 4 * SUBNETS.fetch_add(1, Ordering::Relaxed));
-        let subnet = [("Action", "CreateSubnet"), VERSION, ("VpcId", vpc.as_str()), ("CidrBlock", block.as_str())];
-        let subnet = between(&proxy.ask(&subnet).await, "subnetId");
+        let subnet = create_subnet(&proxy, &vpc, None).await;
         let profile =
             [("Action", "CreateInstanceProfile"), ("Version", "2010-05-08"), ("InstanceProfileName", PROFILE)];
         proxy.ask_service("iam", &profile).await;
         Self { proxy, url, subnet, group, vpc, target_group: OnceCell::new(), _server: server }
+    }
+
+    /// The ID of another subnet, in a zone.
+    pub async fn add_subnet(&self, zone: &str) -> String {
+        create_subnet(&self.proxy, &self.vpc, Some(zone)).await
+    }
+
+    /// The ID of a copy of the image, with a name.
+    pub async fn copy_image(&self, name: &str) -> String {
+        let params =
+            [("Action", "CopyImage"), VERSION, ("SourceImageId", IMAGE), ("SourceRegion", REGION), ("Name", name)];
+        between(&self.proxy.ask(&params).await, "imageId")
+    }
+
+    /// The image of each VM, by its machine.
+    pub async fn images(&self) -> BTreeMap<String, String> {
+        let all = self.alive().await.into_iter();
+        all.map(|one| (one.tags.get("Name").cloned().unwrap_or_default(), one.image)).collect()
     }
 
     /// The ARN of the target group of a control plane, which a user creates.
@@ -87,6 +103,12 @@ impl Ec2 {
         self.target_group.get_or_init(create).await
     }
 
+    async fn alive(&self) -> Vec<Instance> {
+        let mut all = self.instances().await;
+        all.retain(|one| !["shutting-down", "terminated"].contains(&one.state.as_str()));
+        all
+    }
+
     /// In all states, as the simulation itself shows them.
     async fn instances(&self) -> Vec<Instance> {
         let (mut found, mut page) = (Vec::new(), None::<String>);
@@ -103,6 +125,14 @@ impl Ec2 {
             }
         }
     }
+}
+
+/// Creates a subnet in a zone, or in the first one; returns its ID.
+async fn create_subnet(proxy: &Proxy, vpc: &str, zone: Option<&str>) -> String {
+    let block = format!("172.31.{}.0/22", 64 + 4 * SUBNETS.fetch_add(1, Ordering::Relaxed));
+    let mut params = vec![("Action", "CreateSubnet"), VERSION, ("VpcId", vpc), ("CidrBlock", block.as_str())];
+    params.extend(zone.map(|zone| ("AvailabilityZone", zone)));
+    between(&proxy.ask(&params).await, "subnetId")
 }
 
 #[async_trait]
@@ -145,11 +175,7 @@ impl Simulation for Ec2 {
     }
 
     async fn vms(&self) -> Vec<Vm> {
-        let all = self.instances().await;
-        all.into_iter()
-            .filter(|one| !["shutting-down", "terminated"].contains(&one.state.as_str()))
-            .map(Vm::from)
-            .collect()
+        self.alive().await.into_iter().map(Vm::from).collect()
     }
 
     async fn created(&self) -> u64 {
@@ -222,6 +248,7 @@ impl Balanced for Ec2 {
 
 struct Instance {
     id: String,
+    image: String,
     state: String,
     dns_name: String,
     tags: BTreeMap<String, String>,
@@ -234,6 +261,7 @@ impl Instance {
             .flat_map(|set| set.children().filter(Node::is_element).collect::<Vec<_>>());
         Self {
             id: text(node, "instanceId"),
+            image: text(node, "imageId"),
             state: child(node, "instanceState").map(|state| text(state, "name")).unwrap_or_default(),
             dns_name: text(node, "privateDnsName"),
             tags: tags.map(|tag| (text(tag, "key"), text(tag, "value"))).collect(),

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod calls;
+#[allow(dead_code, reason = "tests with Cluster API have several zones")]
 mod ec2;
 #[allow(dead_code, reason = "the demo needs no faults")]
 mod proxy;

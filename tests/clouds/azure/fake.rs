@@ -518,8 +518,9 @@ impl Arm {
             let own = value["id"].as_str().and_then(|id| id.split('/').nth(4)).unwrap_or_default();
             group.iter().any(|one| one.eq_ignore_ascii_case(own))
         };
-        let found = self.things.values().filter(|one| is_of_group(&one.value) && is_in(&one.value));
-        let all: Vec<Value> = found.map(|one| row(&one.value)).collect();
+        let found = self.things.iter().filter(|((kind, _), one)| *kind == VM || is_in(&one.value));
+        let all: Vec<Value> =
+            found.filter(|(_, one)| is_of_group(&one.value)).map(|(_, one)| row(&one.value)).collect();
         let begin: usize = body["options"]["$skipToken"].as_str().map_or(0, |token| token.parse().unwrap());
         let data: Vec<&Value> = all.iter().skip(begin).take(self.page).collect();
         let next = begin + data.len();
@@ -600,7 +601,10 @@ impl Arm {
             json!({
                 "resourceType": "virtualMachines", "name": name, "family": "standardDSv5Family", "locations": [LOCATION],
                 "locationInfo": [{"location": LOCATION, "zones": ["1", "2"]}],
-                "capabilities": [{"name": "vCPUs", "value": cores.to_string()}],
+                "capabilities": [
+                    {"name": "vCPUs", "value": cores.to_string()}, {"name": "MemoryGB", "value": "3.5"},
+                    {"name": "CpuArchitectureType", "value": "x64"},
+                ],
                 "restrictions": self.restriction.map(restriction).into_iter().collect::<Vec<_>>(),
             })
         };

@@ -1,7 +1,7 @@
-//! The fake with Google's discovery document, as a cloud with one zone.
+//! The fake with Google's discovery document, as a cloud with one region.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     process::Command,
     sync::{Arc, LazyLock},
@@ -20,7 +20,7 @@ use crate::{
 pub const ZONE: &str = "europe-west1-b";
 /// All zones of its region.
 pub const ZONES: [&str; 3] = [ZONE, "europe-west1-c", "europe-west1-d"];
-/// The instance group of a control plane in that zone.
+/// The instance group of a control plane in each zone.
 pub const GROUP: &str = "control-plane";
 pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hack/clouds/gce");
 const CLUSTER: &str = "kubernetes-io-cluster-";
@@ -47,7 +47,7 @@ impl World {
         let gce: Shared = Arc::new(Mutex::new(Gce::new(Some(document))));
         // The driver polls every second or so.
         gce.lock().steps = 1;
-        gce.lock().groups.insert((ZONE.to_owned(), GROUP.to_owned()), BTreeSet::new());
+        gce.lock().groups.extend(ZONES.map(|zone| ((zone.to_owned(), GROUP.to_owned()), BTreeSet::new())));
         let zones = ZONES.map(|zone| json!({"name": zone, "region": "regions/europe-west1", "status": "UP"}));
         let list = json!({"kind": "compute#zoneList", "items": zones});
         gce.lock().things.insert(format!("{PROJECT}/zones"), list);
@@ -61,6 +61,16 @@ impl World {
             "type": "service_account", "project_id": PROJECT, "client_email": EMAIL, "private_key_id": "key-1",
             "private_key": PRIVATE_KEY, "token_uri": format!("{}/token", self.url),
         })
+    }
+
+    /// The image of the boot disk of each VM, by its machine.
+    pub fn images(&self) -> BTreeMap<String, String> {
+        let gce = self.gce.lock();
+        let image = |((_, name), vm): (&(String, String), &super::fake::Vm)| {
+            let image = vm.resource["disks"][0]["initializeParams"]["sourceImage"].as_str()?;
+            Some((name.clone(), image.to_owned()))
+        };
+        gce.vms.iter().filter_map(image).collect()
     }
 
     pub fn count(&self) -> usize {
@@ -143,7 +153,7 @@ impl Balanced for World {
     }
 
     async fn members(&self) -> BTreeSet<String> {
-        self.gce.lock().groups[&(ZONE.to_owned(), GROUP.to_owned())].clone()
+        self.gce.lock().groups.values().flatten().cloned().collect()
     }
 
     fn changes(&self) -> Vec<Change> {

@@ -93,6 +93,16 @@ impl Kubernetes {
         self.vms.insert(name.to_owned(), vm);
     }
 
+    /// The same in another namespace, to which no path of a request leads.
+    pub fn put_in_other_namespace(&mut self, name: &str, labels: &Value) {
+        let own = self.vms.remove(name);
+        self.put(name, labels);
+        let mut other = self.vms.remove(name).unwrap();
+        other["metadata"]["namespace"] = "others".into();
+        self.vms.insert(format!("others/{name}"), other);
+        self.vms.extend(own.map(|own| (name.to_owned(), own)));
+    }
+
     /// Removes a VM behind the back of mcm, with the Secrets that it owns.
     pub fn take(&mut self, name: &str) {
         let Some(vm) = self.vms.remove(name) else { return };
@@ -213,7 +223,10 @@ impl Kubernetes {
         }
         let selector: Vec<(&str, &str)> =
             text("labelSelector").split(',').filter_map(|part| part.split_once('=')).collect();
-        let is_selected = |vm: &Value| selector.iter().all(|(key, value)| vm["metadata"]["labels"][*key] == **value);
+        let is_selected = |vm: &Value| {
+            vm["metadata"]["namespace"] == NAMESPACE
+                && selector.iter().all(|(key, value)| vm["metadata"]["labels"][*key] == **value)
+        };
         let after = text("continue");
         let names =
             self.vms.iter().filter(|(name, vm)| name.as_str() > after && is_selected(vm)).map(|(name, _)| name.clone());

@@ -54,6 +54,9 @@ pub struct Server {
     pub name: String,
     pub status: String,
     pub metadata: BTreeMap<String, String>,
+    /// ID of its image.
+    pub image: String,
+    zone: String,
     /// As it was sent, without Base64.
     pub user_data: Vec<u8>,
     pub created: Timestamp,
@@ -105,6 +108,10 @@ pub struct OpenStack {
     pub ports: BTreeMap<String, Port>,
     pub volumes: BTreeMap<String, Volume>,
     pub octavia: Octavia,
+    /// IDs of images by their names.
+    pub images: BTreeMap<String, String>,
+    /// Availability zones.
+    pub zones: Vec<String>,
     /// Servers that were ever created.
     pub created: u64,
     /// Requests that do not fit the schemas.
@@ -127,6 +134,8 @@ pub struct OpenStack {
     pub breaks_volumes: bool,
     /// Pages have at most so many servers.
     pub page: usize,
+    /// Extra specs of each flavor.
+    pub flavor_specs: BTreeMap<&'static str, String>,
     /// Resources that are not there.
     pub absent: Vec<&'static str>,
     /// The catalogue lacks these services.
@@ -152,6 +161,8 @@ impl OpenStack {
             ports: BTreeMap::new(),
             volumes: BTreeMap::new(),
             octavia: Octavia::new(),
+            images: [(IMAGE.to_owned(), IMAGE_ID.to_owned())].into(),
+            zones: vec![ZONE.to_owned()],
             created: 0,
             violations: Vec::new(),
             quota: None,
@@ -163,6 +174,7 @@ impl OpenStack {
             fault: None,
             breaks_volumes: false,
             page: 1000,
+            flavor_specs: BTreeMap::new(),
             absent: Vec::new(),
             without: Vec::new(),
             life: SignedDuration::from_hours(1),
@@ -186,6 +198,8 @@ impl OpenStack {
             name: name.to_owned(),
             status: "ACTIVE".to_owned(),
             metadata,
+            image: IMAGE_ID.to_owned(),
+            zone: ZONE.to_owned(),
             user_data: Vec::new(),
             created: Timestamp::now(),
             task: None,
@@ -255,6 +269,11 @@ impl OpenStack {
     fn next_id(&mut self) -> String {
         self.number += 1;
         format!("{:08x}-0000-4000-8000-000000000000", self.number)
+    }
+
+    /// An image with this ID exists.
+    fn has_image(&self, id: &str) -> bool {
+        self.images.values().any(|known| known == id) && self.has("image")
     }
 
     /// A resource of this kind exists.
@@ -372,6 +391,8 @@ impl OpenStack {
             name: text(server, "name"),
             status: "BUILD".to_owned(),
             metadata,
+            image: text(server, "imageRef"),
+            zone: text(server, "availability_zone"),
             user_data: BASE64_STANDARD.decode(text(server, "user_data")).unwrap(),
             created: Timestamp::now(),
             task: Some("scheduling".to_owned()),
@@ -402,7 +423,7 @@ impl OpenStack {
     /// The checks that Nova makes before its response.
     fn check_order(&self, body: &Value) -> Result<(), String> {
         let server = &body["server"];
-        if text(server, "imageRef") != IMAGE_ID || !self.has("image") {
+        if !self.has_image(&text(server, "imageRef")) {
             return Err(format!("Can not find requested image {}", server["imageRef"]));
         }
         if !FLAVORS.iter().any(|(id, _)| server["flavorRef"] == *id) {
@@ -411,7 +432,7 @@ impl OpenStack {
         if server["key_name"] != KEY_PAIR || !self.has("keypair") {
             return Err("Invalid key_name provided.".to_owned());
         }
-        if server["availability_zone"] != ZONE || !self.has("zone") {
+        if !self.zones.contains(&text(server, "availability_zone")) || !self.has("zone") {
             return Err("The requested availability zone is not available".to_owned());
         }
         for group in server["security_groups"].as_array().into_iter().flatten() {
@@ -479,9 +500,9 @@ impl OpenStack {
             "id": server.id, "name": server.name, "status": server.status, "metadata": server.metadata, "created": created,
             "updated": created, "addresses": addresses.collect::<BTreeMap<_, _>>(), "accessIPv4": "", "accessIPv6": "",
             "config_drive": "", "flavor": {"id": "1", "links": links_of("flavors", "1")[1..]}, "hostId": "",
-            "image": {"id": IMAGE_ID, "links": links_of("images", IMAGE_ID)[1..]}, "key_name": KEY_PAIR,
+            "image": {"id": server.image, "links": links_of("images", &server.image)[1..]}, "key_name": KEY_PAIR,
             "links": links_of("servers", &server.id), "os-extended-volumes:volumes_attached": [], "tenant_id": PROJECT_ID,
-            "user_id": "0c4e939acacf4376bdcd1129f1a054ae", "OS-DCF:diskConfig": "MANUAL", "OS-EXT-AZ:availability_zone": ZONE,
+            "user_id": "0c4e939acacf4376bdcd1129f1a054ae", "OS-DCF:diskConfig": "MANUAL", "OS-EXT-AZ:availability_zone": server.zone,
             "OS-EXT-STS:power_state": if server.has_run { 1 } else { 0 }, "OS-EXT-STS:task_state": server.task,
             "OS-EXT-STS:vm_state": server.status.to_lowercase(), "OS-SRV-USG:launched_at": launched,
             "OS-SRV-USG:terminated_at": null,
@@ -571,13 +592,35 @@ impl OpenStack {
         self.shown("flavors", json!({"flavors": flavors.collect::<Vec<_>>()}))
     }
 
+    fn flavor(&self, id: &str) -> Reply {
+        let Some((_, name)) = FLAVORS.iter().find(|(one, _)| *one == id) else {
+            return nova(404, "itemNotFound", &format!("Flavor {id} could not be found."));
+        };
+        // As Nova shows it without a microversion.
+        let flavor = json!({
+            "id": id, "name": name, "vcpus": 4, "ram": 8192, "disk": 20, "swap": "", "rxtx_factor": 1.0,
+            "OS-FLV-EXT-DATA:ephemeral": 0, "OS-FLV-DISABLED:disabled": false, "os-flavor-access:is_public": true,
+            "links": links_of("flavors", id),
+        });
+        Reply { status: 200, body: json!({"flavor": flavor}).to_string() }
+    }
+
+    fn flavor_specs(&self, id: &str) -> Reply {
+        match FLAVORS.iter().any(|(one, _)| *one == id) {
+            true => Reply { status: 200, body: json!({"extra_specs": self.flavor_specs}).to_string() },
+            false => nova(404, "itemNotFound", &format!("Flavor {id} could not be found.")),
+        }
+    }
+
     fn images(&self, request: &Request) -> Reply {
-        let is_found = query_of(request).get("name").is_none_or(|name| name == IMAGE) && self.has("image");
-        let mut links = links_of("images", IMAGE_ID).to_vec();
-        links.push(json!({"rel": "alternate", "type": "application/vnd.openstack.image", "href": "http://glance.internal/images/1"}));
-        let images: Vec<Value> =
-            is_found.then(|| json!({"id": IMAGE_ID, "name": IMAGE, "links": links})).into_iter().collect();
-        self.shown("images", json!({"images": images}))
+        let query = query_of(request);
+        let is_asked = |name: &str| query.get("name").is_none_or(|wanted| wanted == name) && self.has("image");
+        let found = self.images.iter().filter(|(name, _)| is_asked(name)).map(|(name, id)| {
+            let mut links = links_of("images", id).to_vec();
+            links.push(json!({"rel": "alternate", "type": "application/vnd.openstack.image", "href": "http://glance.internal/images/1"}));
+            json!({"id": id, "name": name, "links": links})
+        });
+        self.shown("images", json!({"images": found.collect::<Vec<_>>()}))
     }
 
     fn limits(&self) -> Reply {
@@ -587,7 +630,9 @@ impl OpenStack {
     }
 
     fn zones(&self) -> Reply {
-        let zones = json!([{"zoneName": ZONE, "zoneState": {"available": self.has("zone")}, "hosts": null}]);
+        let zone =
+            |name: &String| json!({"zoneName": name, "zoneState": {"available": self.has("zone")}, "hosts": null});
+        let zones: Vec<Value> = self.zones.iter().map(zone).collect();
         Reply { status: 200, body: json!({"availabilityZoneInfo": zones}).to_string() }
     }
 
@@ -724,7 +769,7 @@ impl OpenStack {
         if !body["volume_type"].is_null() && (body["volume_type"] != VOLUME_TYPE || !self.has("type")) {
             return nova(404, "itemNotFound", "Volume type could not be found.");
         }
-        if body["imageRef"] != IMAGE_ID {
+        if !self.has_image(&text(&body, "imageRef")) {
             return nova(400, "badRequest", "Invalid image identifier or unable to access requested image.");
         }
         let metadata = body["metadata"].as_object().into_iter().flatten();
@@ -815,6 +860,8 @@ impl FakeCloud for OpenStack {
             ("GET", ["compute", "v2.1", "images"]) => "image.list",
             ("GET", ["compute", "v2.1", "images", _]) => "image.get",
             ("GET", ["compute", "v2.1", "flavors"]) => "flavor.list",
+            ("GET", ["compute", "v2.1", "flavors", _]) => "flavor.get",
+            ("GET", ["compute", "v2.1", "flavors", _, "os-extra_specs"]) => "flavor.specs",
             ("GET", ["compute", "v2.1", "os-keypairs", _]) => "keypair.get",
             ("GET", ["compute", "v2.1", "os-availability-zone"]) => "zone.list",
             ("GET", ["compute", "v2.1", "os-server-groups", _]) => "server-group.get",
@@ -863,8 +910,10 @@ impl FakeCloud for OpenStack {
             "metadata.set" => self.set_metadata(id, request),
             "metadata.delete" => self.delete_metadata(id, parts[5]),
             "image.list" => self.images(request),
-            "image.get" => self.of_nova("image", "image", id == IMAGE_ID),
+            "image.get" => self.of_nova("image", "image", self.has_image(id)),
             "flavor.list" => self.flavors(),
+            "flavor.get" => self.flavor(id),
+            "flavor.specs" => self.flavor_specs(id),
             "keypair.get" => self.of_nova("keypair", "keypair", id == KEY_PAIR),
             "zone.list" => self.zones(),
             "server-group.get" => self.of_nova("server_group", "server group", id == SERVER_GROUP_ID),

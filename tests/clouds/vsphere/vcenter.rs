@@ -232,11 +232,20 @@ impl VCenter {
         self.copy("", name, fields, is_off)
     }
 
+    /// Creates a VM by hand in a folder below `workers`, such as `/pool`; returns its UUID.
+    pub fn create_in(&self, folder: &str, name: &str, fields: &[(&str, &str)]) -> String {
+        let fields: BTreeMap<_, _> = fields.iter().copied().collect();
+        self.made(&json!({"Name": name, "Folder": folder, "Fields": fields}))
+    }
+
     /// Clones a VM in the folder `workers` by hand, with its extra configuration; returns the UUID of the copy.
     pub fn copy(&self, of: &str, name: &str, fields: &[(&str, &str)], is_off: bool) -> String {
         let fields: BTreeMap<_, _> = fields.iter().copied().collect();
-        let wanted = json!({"Name": name, "CopyOf": of, "Fields": fields, "IsOff": is_off});
-        let made = control("POST", &self.path("vms"), &wanted);
+        self.made(&json!({"Name": name, "CopyOf": of, "Fields": fields, "IsOff": is_off}))
+    }
+
+    fn made(&self, wanted: &Value) -> String {
+        let made = control("POST", &self.path("vms"), wanted);
         made["uuid"].as_str().unwrap().to_owned()
     }
 
@@ -385,7 +394,7 @@ async fn handle(State(proxy): State<Proxy>, headers: HeaderMap, body: Bytes) -> 
             Body::from_stream(futures::stream::repeat_with(move || Ok::<_, io::Error>(chunk.clone()))).into_response()
         }
         Some(Fault::Malformed) => "this is not XML".into_response(),
-        Some(Fault::Error(reply)) => in_xml(reply),
+        Some(Fault::Error(reply) | Fault::ErrorWith(reply, _)) => in_xml(reply),
         Some(Fault::Status(status)) => (StatusCode::from_u16(status).unwrap(), "<html></html>").into_response(),
     }
 }

@@ -148,6 +148,24 @@ async fn a_class_is_inspected_and_a_vm_tagged_in_the_other_process() {
 }
 
 #[tokio::test]
+async fn the_capacity_of_a_vm_is_read_in_the_other_process() {
+    let (_folder, path) = socket();
+    let odd = Arc::new(Odd::new());
+    let _server = Server::on_socket(&path, Arc::clone(&odd) as _).await;
+    let driver = client_of("odd", &path);
+    let MachineRequest { class, secret, .. } = request();
+    driver.reached().await.unwrap();
+    let key = driver.capacity_key(&class);
+    assert!(key.is_some());
+    assert_eq!(driver.capacity(&class, &secret).await, odd.capacity(&class, &secret).await);
+
+    let mut none = MachineClass::clone(&class);
+    none.provider_spec = json!({"cpus": 0});
+    assert_ne!(driver.capacity_key(&none), key);
+    assert_eq!(driver.capacity(&none, &secret).await.unwrap_err().code, Code::Internal);
+}
+
+#[tokio::test]
 async fn a_class_is_validated_in_the_background() {
     let (_folder, path) = socket();
     let _server = Server::on_socket(&path, Arc::new(Odd::new())).await;

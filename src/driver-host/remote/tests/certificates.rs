@@ -1,33 +1,11 @@
-//! CAs and certificates in files.
+//! Certificates in files.
 
 use std::{fs, path::PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use mcm_driver::testing::TestCa;
 use tempfile::TempDir;
 
 use crate::remote::tls::TlsFiles;
-
-pub(super) struct Ca {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Ca {
-    pub(super) fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    fn issue(&self) -> (String, String) {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
-    }
-}
 
 /// The files of one side.
 pub(super) struct Files {
@@ -36,13 +14,13 @@ pub(super) struct Files {
 
 impl Files {
     /// A certificate of a CA, and the CA to trust.
-    pub(super) fn new(own: &Ca, trusted: &Ca) -> Self {
+    pub(super) fn new(own: &TestCa, trusted: &TestCa) -> Self {
         let files = Self { folder: tempfile::tempdir().unwrap() };
         files.replace(own, trusted);
         files
     }
 
-    pub(super) fn replace(&self, own: &Ca, trusted: &Ca) {
+    pub(super) fn replace(&self, own: &TestCa, trusted: &TestCa) {
         let (cert, key) = own.issue();
         for (name, text) in [("cert", &cert), ("key", &key), ("ca", &trusted.pem)] {
             fs::write(self.path(name), text).unwrap();

@@ -35,6 +35,7 @@ use super::{
 use crate::catalogue::DriverCatalogue;
 use mcm_api::machine::MachineClass;
 use mcm_driver::{
+    capacity::{GpuCapacity, VmCapacity},
     code::Code,
     error::DriverError,
     guard::DriverGuards,
@@ -261,6 +262,22 @@ impl Driver for Odd {
             finding("providerSpec.network", ResourcePresence::Missing, "no\nnetwork"),
             finding("Secret", ResourcePresence::Unknown, "key hunter2-hunter2"),
         ])
+    }
+
+    async fn capacity(&self, class: &MachineClass, _: &SecretData) -> Answer<VmCapacity> {
+        let gpus = Some(GpuCapacity::made_by("nvidia", 2));
+        let names = ["m", "r"].map(str::to_owned);
+        let [instance_type, region] = names;
+        let cpus = class.provider_spec["cpus"].as_u64().unwrap_or(4);
+        Ok(VmCapacity {
+            instance_type,
+            region,
+            cpus,
+            memory_mib: 8192,
+            gpus,
+            architecture: Some("arm64"),
+            ..VmCapacity::default()
+        })
     }
 
     async fn tag(&self, request: &MachineRequest, is_listed: bool) -> Answer<()> {

@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use super::{
-    certificates::{Ca, Files},
-    *,
-};
+use mcm_driver::testing::TestCa;
+
+use super::{certificates::Files, *};
 
 async fn server(tls: TlsFiles) -> Server {
     let options = ListenOptions {
@@ -24,7 +23,7 @@ fn client(server: &Server, tls: TlsFiles) -> RemoteDriver {
 
 #[tokio::test]
 async fn both_sides_with_certificates_of_the_right_ca_talk() {
-    let ca = Ca::new();
+    let ca = TestCa::new();
     let files = Files::new(&ca, &ca);
     let server = server(files.all()).await;
     assert!(server.address.to_string().starts_with("https://"));
@@ -39,7 +38,7 @@ async fn both_sides_with_certificates_of_the_right_ca_talk() {
 
 #[tokio::test]
 async fn a_client_without_a_certificate_or_with_one_of_another_ca_is_refused() {
-    let (ca, other) = (Ca::new(), Ca::new());
+    let (ca, other) = (TestCa::new(), TestCa::new());
     let (files, foreign) = (Files::new(&ca, &ca), Files::new(&other, &ca));
     let options = ListenOptions {
         listen: ListenAddress::Tcp("127.0.0.1:0".to_owned()),
@@ -60,7 +59,7 @@ async fn a_client_without_a_certificate_or_with_one_of_another_ca_is_refused() {
 
 #[tokio::test]
 async fn a_server_of_another_ca_or_with_another_name_is_not_believed() {
-    let (ca, other) = (Ca::new(), Ca::new());
+    let (ca, other) = (TestCa::new(), TestCa::new());
     let (files, foreign) = (Files::new(&ca, &ca), Files::new(&ca, &other));
     let server = server(files.all()).await;
     let error = client(&server, foreign.all()).status(&request()).await.unwrap_err();
@@ -77,7 +76,7 @@ async fn a_server_of_another_ca_or_with_another_name_is_not_believed() {
 
 #[tokio::test]
 async fn plain_text_is_not_understood_by_a_server_with_tls() {
-    let ca = Ca::new();
+    let ca = TestCa::new();
     let server = server(Files::new(&ca, &ca).all()).await;
     let DriverAddress::Tcp { host, port, .. } = server.address.clone() else { panic!("{}", server.address) };
     let driver = super::client("odd", DriverAddress::Tcp { host, port, is_tls: false });
@@ -86,7 +85,7 @@ async fn plain_text_is_not_understood_by_a_server_with_tls() {
 
 #[tokio::test]
 async fn certificates_are_replaced_without_a_restart() {
-    let (old, new) = (Ca::new(), Ca::new());
+    let (old, new) = (TestCa::new(), TestCa::new());
     let (of_server, of_client) = (Files::new(&old, &old), Files::new(&old, &old));
     let server = server(of_server.all()).await;
     let driver = client(&server, of_client.all());
@@ -104,7 +103,7 @@ async fn certificates_are_replaced_without_a_restart() {
 
 #[tokio::test]
 async fn files_that_are_being_written_change_nothing() {
-    let ca = Ca::new();
+    let ca = TestCa::new();
     let (of_server, of_client) = (Files::new(&ca, &ca), Files::new(&ca, &ca));
     let server = server(of_server.all()).await;
     fs::write(of_server.path("cert"), "half of a c").unwrap();
@@ -116,7 +115,7 @@ async fn files_that_are_being_written_change_nothing() {
 
 #[tokio::test]
 async fn an_error_of_a_key_does_not_show_it() {
-    let ca = Ca::new();
+    let ca = TestCa::new();
     let files = Files::new(&ca, &ca);
     fs::write(files.path("key"), "hunter2-hunter2").unwrap();
     let options = ListenOptions {

@@ -1,7 +1,6 @@
 //! Calls and TLS options against servers on this host.
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -9,25 +8,17 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, routing::get, serve::Listener};
+use axum::{Router, routing::get};
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rstest::rstest;
-use rustls::{
-    RootCertStore, ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
-};
 use serde_json::json;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio::{net::TcpListener, time::timeout};
 
 use super::*;
-use crate::testing::server::{Fake, FakeCloud, Fault, Reply, Request, Shared, serve};
-use crate::tls::use_ring;
+use crate::testing::{
+    TestCa,
+    server::{Fake, FakeCloud, Fault, Reply, Request, Shared, serve},
+};
 use crate::{
     cloud::{
         client::HttpLimits,
@@ -272,74 +263,9 @@ fn a_token_is_a_header_or_refused_without_a_quote() {
     assert_eq!(error.message, "token in the secret of the class is no token");
 }
 
-/// A CA.
-struct Ca {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Ca {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// A certificate and its key.
-    fn issue(&self) -> (String, String) {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
-    }
-
-    /// A server with a certificate of this CA, which requires certificates of another; returns its URL.
-    async fn serve(&self, clients: Option<&Self>) -> String {
-        use_ring();
-        let (certificate, key) = self.issue();
-        let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-        let builder = match clients {
-            None => ServerConfig::builder().with_no_client_auth(),
-            Some(clients) => {
-                let mut roots = RootCertStore::empty();
-                roots.add(CertificateDer::from_pem_slice(clients.pem.as_bytes()).unwrap()).unwrap();
-                let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
-                ServerConfig::builder().with_client_cert_verifier(verifier)
-            }
-        };
-        let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://{}", listener.local_addr().unwrap());
-        let router = Router::new().route("/things", get(|| async { "{}" }));
-        tokio::spawn(async move { axum::serve(Tls { listener, acceptor }, router).await });
-        url
-    }
-}
-
-struct Tls {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl Listener for Tls {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let (stream, address) = self.listener.accept().await.unwrap();
-            if let Ok(stream) = self.acceptor.accept(stream).await {
-                return (stream, address);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
+/// A server with a certificate of the CA, which requires certificates of another one; returns its URL.
+async fn serve_with(ca: &TestCa, clients: Option<&TestCa>) -> String {
+    ca.serve(Router::new().route("/things", get(|| async { "{}" })), clients).await
 }
 
 /// A call to a server with these options succeeds.
@@ -350,9 +276,9 @@ async fn reaches(url: &str, tls: &TlsOptions) -> bool {
 
 #[tokio::test]
 async fn a_server_is_trusted_by_the_ca_of_the_options_or_not_verified_at_all() {
-    let (ca, other) = (Ca::new(), Ca::new());
-    let url = ca.serve(None).await;
-    let with_ca = |ca: &Ca| TlsOptions { ca: Some(ca.pem.clone()), ..TlsOptions::default() };
+    let (ca, other) = (TestCa::new(), TestCa::new());
+    let url = serve_with(&ca, None).await;
+    let with_ca = |ca: &TestCa| TlsOptions { ca: Some(ca.pem.clone()), ..TlsOptions::default() };
     assert!(reaches(&url, &with_ca(&ca)).await);
     assert!(!reaches(&url, &with_ca(&other)).await);
     assert!(!reaches(&url, &TlsOptions::default()).await, "the system does not know the CA");
@@ -363,8 +289,8 @@ async fn a_server_is_trusted_by_the_ca_of_the_options_or_not_verified_at_all() {
 
 #[tokio::test]
 async fn a_server_that_asks_for_a_certificate_is_shown_that_of_the_options() {
-    let (ca, clients) = (Ca::new(), Ca::new());
-    let url = ca.serve(Some(&clients)).await;
+    let (ca, clients) = (TestCa::new(), TestCa::new());
+    let url = serve_with(&ca, Some(&clients)).await;
     let tls = |identity| TlsOptions { ca: Some(ca.pem.clone()), identity, is_insecure: false };
     assert!(reaches(&url, &tls(Some(clients.issue()))).await);
     assert!(!reaches(&url, &tls(Some(ca.issue()))).await);
@@ -374,8 +300,8 @@ async fn a_server_that_asks_for_a_certificate_is_shown_that_of_the_options() {
 #[tokio::test]
 async fn accounts_with_the_same_tls_options_share_connections_and_wrong_ones_are_refused_without_a_quote() {
     let connections = TlsClientCache::new(Duration::from_secs(1), false);
-    let (certificate, key) = Ca::new().issue();
-    let (_, other_key) = Ca::new().issue();
+    let (certificate, key) = TestCa::new().issue();
+    let (_, other_key) = TestCa::new().issue();
     connections
         .client(&TlsOptions { identity: Some((certificate.clone(), key.clone())), ..TlsOptions::default() })
         .unwrap();

@@ -18,7 +18,7 @@ use super::{
 
 #[rstest]
 #[case(During::Create, "DescribeInstances", look_up(0))]
-#[case(During::Create, "RunInstances", usual(0, (UNKNOWN, 1), (Some(Code::NotFound), 0)))]
+#[case(During::Create, "RunInstances", usual(0, (UNKNOWN, 1), (Some(Code::InvalidArgument), 0)))]
 #[case(During::Status, "DescribeInstances", look_up(1))]
 #[case(During::StatusById, "DescribeInstances", look_up(1))]
 #[case(During::List, "DescribeInstances", look_up(1))]

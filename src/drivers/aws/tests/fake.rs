@@ -153,9 +153,13 @@ pub(super) type Shared = Arc<Mutex<Cloud>>;
 pub(super) async fn serve(cloud: &Shared) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = Router::new().route("/", post(answer)).with_state(Arc::clone(cloud));
+    let router = router(cloud);
     tokio::spawn(async move { axum::serve(listener, router).await });
     format!("http://{address}")
+}
+
+pub(super) fn router(cloud: &Shared) -> Router {
+    Router::new().route("/", post(answer)).with_state(Arc::clone(cloud))
 }
 
 /// A response has the time of the fake, and signatures of another time are refused.

@@ -1,6 +1,8 @@
 //! The driver against EC2's wire format.
 
 mod bootstrap;
+mod bundle;
+mod capacity;
 mod conformance;
 mod fake;
 mod fake_secrets;
@@ -69,8 +71,13 @@ fn driver_with(url: &str, attempt: Duration, observer: Arc<dyn DriverObserver>) 
 }
 
 fn driver_within(url: &str, limits: HttpLimits, observer: Arc<dyn DriverObserver>) -> CloudDriver<AwsCloud> {
+    let requests = RequestReporter::for_provider(NAME, &observer);
+    CloudDriver(AwsCloud::new(access(url, limits), PATIENCE, requests))
+}
+
+fn access(url: &str, limits: HttpLimits) -> Access {
     let url = || Some(url.to_owned());
-    let access = Access {
+    Access {
         endpoint: url(),
         sts_endpoint: url(),
         load_balancer_endpoint: url(),
@@ -78,18 +85,17 @@ fn driver_within(url: &str, limits: HttpLimits, observer: Arc<dyn DriverObserver
         limits,
         secrets: testing::secret_policy(),
         ..Access::default()
-    };
-    let millis = Duration::from_millis;
-    let patience = Patience {
-        window: millis(2),
-        mismatch: millis(200),
-        shutdown: millis(10),
-        first: millis(2),
-        longest: millis(10),
-        total: millis(2000),
-    };
-    CloudDriver(AwsCloud::new(access, patience, RequestReporter::for_provider(NAME, &observer)))
+    }
 }
+
+const PATIENCE: Patience = Patience {
+    window: Duration::from_millis(2),
+    mismatch: Duration::from_millis(200),
+    shutdown: Duration::from_millis(10),
+    first: Duration::from_millis(2),
+    longest: Duration::from_millis(10),
+    total: Duration::from_millis(2000),
+};
 
 /// A class with the fields that a class needs.
 fn spec() -> Value {

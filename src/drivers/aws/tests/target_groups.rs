@@ -15,15 +15,14 @@ use crate::AwsCloud;
 use mcm_api::load_balancer::{InstanceGroup, LoadBalancer, TargetGroup};
 use mcm_driver::{Code, Driver, DriverError, MachineRequest, cloud::CloudDriver};
 
-const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/cp/1";
+pub(super) const ARN: &str = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/cp/1";
 
-fn group(arn: &str) -> LoadBalancer {
+pub(super) fn group(arn: &str) -> LoadBalancer {
     LoadBalancer::AwsTargetGroup(TargetGroup { arn: arn.to_owned() })
 }
 
-/// A target group with targets of a type, and a machine with a VM.
-async fn world(type_: &str) -> (Shared, CloudDriver<AwsCloud>, MachineRequest) {
-    let (cloud, driver) = start().await;
+/// The cloud has a target group with targets of a type.
+pub(super) fn add_group(cloud: &Shared, type_: &str) {
     let member = format!("<member><TargetType>{type_}</TargetType></member>");
     let answers = [
         ("DescribeTargetGroups", format!("<R><TargetGroups>{member}</TargetGroups></R>")),
@@ -31,6 +30,12 @@ async fn world(type_: &str) -> (Shared, CloudDriver<AwsCloud>, MachineRequest) {
         ("DeregisterTargets", "<R/>".to_owned()),
     ];
     cloud.lock().answers.extend(answers);
+}
+
+/// A target group with targets of a type, and a machine with a VM.
+async fn world(type_: &str) -> (Shared, CloudDriver<AwsCloud>, MachineRequest) {
+    let (cloud, driver) = start().await;
+    add_group(&cloud, type_);
     put(&cloud, "i-1", &[("Name", "a"), ("machine.sapcloud.io/machine-uid", "uid-a")], "running");
     let mut request = with_id(request("a"), "aws:///eu-west-1/i-1");
     let address = |type_: &str, address: &str| NodeAddress { type_: type_.to_owned(), address: address.to_owned() };

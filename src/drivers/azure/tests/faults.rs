@@ -56,7 +56,7 @@ const fn report_of_creation() -> [Outcome; 10] {
 #[case(During::Create, "vm.get", look(0, (None, 1)))]
 #[case(During::Create, "image.get", look(0, (Some(Code::NotFound), 0)))]
 #[case(During::Create, "terms.get", look(0, (Some(Code::NotFound), 0)))]
-#[case(During::Create, "terms.put", look(0, (Some(Code::NotFound), 0)))]
+#[case(During::Create, "terms.put", look(0, (Some(Code::InvalidArgument), 0)))]
 #[case(During::Create, "disk.get", look(0, (None, 1)))]
 #[case(During::Create, "disk.put", look(0, (INTERNAL, 0)))]
 #[case(During::Create, "subnet.get", look(0, (INTERNAL, 0)))]

@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     CLUSTER, ROLE, UID_TAG, World, code, driver_of,
-    fake::Arm,
+    fake::{Arm, URN},
     id_of,
     server::{Fault, Reply},
-    unmeasured, with_id,
+    spec_with, unmeasured, with_id,
 };
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -126,4 +126,54 @@ async fn a_service_that_throttles_holds_up_no_other_one(#[case] call: &'static s
         timeout(200 * MILLI, async { while throttled().await.is_ok() {} }).await.is_err(),
         "the service itself waits"
     );
+}
+
+/// Compute limits the calls about each VM, and those of the subscription.
+#[rstest]
+#[case::of_the_vm(&[("retry-after", "60"), ("x-ms-ratelimit-remaining-resource", "Microsoft.Compute/LowCostGetResource;0")], true)]
+#[case::of_the_subscription(
+    &[("retry-after", "60"), ("x-ms-ratelimit-remaining-resource", "Microsoft.Compute/LowCostGetSubscriptionMaximum;0")],
+    false,
+)]
+#[tokio::test]
+async fn a_vm_that_compute_throttles_holds_up_no_other_one(
+    #[case] headers: &'static [(&'static str, &'static str)],
+    #[case] others_go_on: bool,
+) {
+    let world = World::new().await;
+    let known = ["a", "b"].map(|name| with_id(world.request(name), &id_of(name)));
+    for request in &known {
+        world.driver.create(request).await.unwrap();
+    }
+    let limits =
+        HttpLimits { attempt: 20_000 * MILLI, call: 60_000 * MILLI, attempts: 1, pause: MILLI, slowest: 1000.0 };
+    let driver = driver_of(limits, PollTiming { first: MILLI, longest: MILLI, total: 5000 * MILLI }, unmeasured());
+    let refusal = Arm::error(429, "OperationNotAllowed", "The server rejected the request.");
+    world.fail("vm.get", Fault::ErrorWith(refusal, headers), 1);
+    let [a, b] = &known;
+    assert_eq!(code(driver.status(a).await), Code::Unavailable);
+    assert!(timeout(200 * MILLI, driver.status(a)).await.is_err(), "the VM itself waits");
+    let patience = if others_go_on { 10_000 * MILLI } else { 200 * MILLI };
+    assert_eq!(timeout(patience, driver.status(b)).await.is_ok(), others_go_on);
+    let changes = async {
+        driver.create(&world.request("c")).await.unwrap();
+        driver.delete(b).await.unwrap();
+    };
+    assert_eq!(timeout(patience, changes).await.is_ok(), others_go_on);
+}
+
+#[tokio::test]
+async fn nothing_else_is_read_while_a_part_is_made() {
+    let world = World::new().await;
+    world.arm.lock().cloud.steps_of_parts = 20;
+    let image = ("properties.storageProfile.imageReference", json!({"urn": URN}));
+    let request = MachineRequest { may_pause: true, ..world.request_for("a", "uid-a", spec_with(&[image])) };
+    let mut pauses = 0;
+    while let Err(error) = world.driver.create(&request).await {
+        assert!(error.call_again_in.is_some(), "{error}");
+        pauses += 1;
+    }
+    assert!(pauses > 10 && world.count() == 1, "{pauses} pauses");
+    let reads = ["vm.get", "image.get", "terms.get"].map(|call| world.calls(call));
+    assert_eq!(reads, [2; 3], "before the network interface and before the VM");
 }

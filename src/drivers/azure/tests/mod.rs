@@ -1,5 +1,6 @@
 //! The driver against the wire format of Azure.
 
+mod capacity;
 #[path = "../../../../tests/clouds/azure/fake.rs"]
 mod fake;
 mod faults;

@@ -28,6 +28,7 @@ impl suite::World for World {
     const SHORT: Duration = Duration::from_millis(2400);
     const MOST_CREATIONS: usize = 300;
     const MOST_LOOKS: usize = 600;
+    const HAS_UNIQUE_NAMES: bool = true;
 
     fn error(case: Case) -> Reply {
         match case {
@@ -65,6 +66,20 @@ impl suite::World for World {
         format!("azure://{id}")
     }
 
+    /// As the CSI driver does, with the tags of the cluster.
+    fn attach_disk(&self, id: &str) -> String {
+        let (cloud, name) = (&mut self.arm.lock().cloud, "pvc-1");
+        cloud.put_disk(name, &json!({CLUSTER: "1", ROLE: "1"}));
+        let disk = json!({"name": name, "lun": 5, "createOption": "Attach", "deleteOption": "Detach"});
+        let vm = cloud.vm_mut(id.rsplit('/').next().unwrap());
+        vm["properties"]["storageProfile"]["dataDisks"] = json!([disk]);
+        name.to_owned()
+    }
+
+    fn has_disk(&self, disk: &str) -> bool {
+        self.arm.lock().cloud.disks().iter().any(|one| one["name"] == disk)
+    }
+
     fn delay_deletions(&self, looks: usize) {
         self.arm.lock().cloud.steps = looks;
     }
@@ -95,7 +110,12 @@ impl suite::World for World {
 
 driver_suite!(World);
 driver_suite! { World:
+    a_disk_of_others_outlives_the_vm
     a_throttled_creation_is_repeated_within_the_call
     a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
+}
+
+mod over_grpc {
+    mcm_driver::driver_suite!(mcm_driver_host::remote::testing::RemoteWorld<super::World>);
 }

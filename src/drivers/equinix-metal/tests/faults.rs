@@ -25,7 +25,7 @@ const fn get(hidden: Outcome, not_found: Outcome) -> [Outcome; 10] {
 
 #[rstest]
 #[case(During::Create, "device.list", look_up(0))]
-#[case(During::Create, "device.create", usual(0, (UNKNOWN, 1), (Some(Code::NotFound), 0)))]
+#[case(During::Create, "device.create", usual(0, (UNKNOWN, 1), (Some(Code::InvalidArgument), 0)))]
 #[case(During::Status, "device.list", look_up(1))]
 #[case(During::StatusById, "device.get", get((None, 1), (Some(Code::NotFound), 1)))]
 #[case(During::List, "device.list", look_up(1))]

@@ -94,8 +94,11 @@ driver_suite! { World:
     a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     an_unknown_outcome_pauses_the_calls_of_controllers
-    each_call_has_its_answer_to_two_vms
     machines_that_wait_together_share_their_look_ups
     the_next_process_waits_for_a_request_that_is_under_way
     the_next_process_waits_for_a_request_that_was_announced
+}
+
+mod over_grpc {
+    mcm_driver::driver_suite!(mcm_driver_host::remote::testing::RemoteWorld<super::World>);
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
+use tokio::time::timeout;
 
 use super::{World, code, driver, fake::Fault, flows::id, with_id};
 use mcm_driver::{
@@ -189,4 +190,18 @@ async fn a_vm_that_is_being_created_is_deleted_by_a_later_attempt() {
     world.gce.lock().faults.clear();
     world.driver.delete(&request).await.unwrap();
     assert_eq!(world.count(), 0);
+}
+
+/// Google counts lists, look-ups of operations, other reads and changes apart.
+#[tokio::test]
+async fn a_pause_of_one_quota_delays_no_call_of_another() {
+    const BUSY: &str = r#"{"error": {"code": 429, "message": "m", "status": "RESOURCE_EXHAUSTED", "details":
+        [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "100s"}]}}"#;
+    let world = World::new().await;
+    world.gce.lock().faults.push(("instances.list", Fault::Reply(BUSY, 429), 1));
+    let request = world.request("a");
+    let listed = timeout(Duration::from_millis(500), world.driver.status(&request)).await;
+    assert!(listed.is_err(), "the list waits as long as Google asks: {listed:?}");
+    let read = timeout(Duration::from_secs(20), world.driver.capacity(&request.class, &request.secret)).await;
+    assert_eq!(code(read.unwrap()), Code::InvalidArgument);
 }

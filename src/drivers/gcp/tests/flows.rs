@@ -170,28 +170,6 @@ async fn a_list_has_the_vms_with_both_tags_and_no_others() {
     assert_eq!(listed, BTreeMap::from([(id("a"), ListedVm::unmarked("a")), (id("b"), ListedVm::unmarked("b"))]));
 }
 
-/// Names are unique in a zone, and a Machine may have two VMs after its class got another zone.
-#[tokio::test]
-async fn two_vms_of_one_machine_in_two_zones_are_apart() {
-    const OTHER: &str = "europe-west1-c";
-    let world = World::new().await;
-    for zone in [ZONE, OTHER] {
-        world.gce.lock().put(zone, "a", &[CLUSTER, ROLE], &json!({ UID_LABEL: "uid-a" }), "RUNNING");
-    }
-    let (driver, request) = (&world.driver, world.request("a"));
-    assert_eq!(driver.create(&request).await.unwrap().provider_id, id("a"));
-    assert_eq!(driver.status(&request).await.unwrap().provider_id, id("a"));
-    let listed = driver.list(&request.class, &request.secret).await.unwrap();
-    assert_eq!(listed.into_keys().collect::<Vec<_>>(), [id("a")]);
-    driver.delete(&request).await.unwrap();
-    let zones = || world.gce.lock().vms.keys().map(|(zone, _)| zone.clone()).collect::<Vec<_>>();
-    assert_eq!(zones(), [OTHER]);
-    let other = with_id(request, &format!("gce:///my-project/{OTHER}/a"));
-    assert_eq!(driver.status(&other).await.unwrap().zone.as_deref(), Some(OTHER));
-    driver.delete(&other).await.unwrap();
-    assert_eq!(zones(), [""; 0]);
-}
-
 #[tokio::test]
 async fn a_list_has_all_pages_or_fails() {
     let world = World::new().await;

@@ -1,6 +1,7 @@
 //! The driver against the wire format of Compute Engine.
 
 mod bootstrap;
+mod capacity;
 #[path = "../../../../tests/clouds/gcp/fake/mod.rs"]
 mod fake;
 mod faults;

@@ -75,6 +75,7 @@ impl suite::World for World {
     const MOST_CREATIONS: usize = 300;
     const DELETIONS: DeletionView = DeletionView::AsStop;
     const FOLLOWS_IDS: bool = true;
+    const HAS_UNIQUE_NAMES: bool = true;
 
     fn error(case: Case) -> Reply {
         let (name, status) = match case {
@@ -136,4 +137,8 @@ driver_suite! { World:
     a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     machines_that_wait_together_share_their_look_ups
+}
+
+mod over_grpc {
+    mcm_driver::driver_suite!(mcm_driver_host::remote::testing::RemoteWorld<super::World>);
 }

@@ -18,6 +18,7 @@ use mcm_driver::{
 };
 
 const NOT_FOUND: Option<Code> = Some(Code::NotFound);
+const INVALID: Option<Code> = Some(Code::InvalidArgument);
 
 /// Look-ups without an answer do not prove that a VM is absent. Only an answer of absence counts.
 const fn look_up(vms: usize, not_found: Option<Code>) -> [Outcome; 10] {
@@ -36,8 +37,8 @@ const fn after_the_vm() -> [Outcome; 10] {
 
 #[rstest]
 #[case(During::Create, "vm.get", usual(0, (UNKNOWN, 0), (Some(Code::Aborted), 1)))]
-#[case(During::Create, "secret.create", usual(0, (UNKNOWN, 0), (NOT_FOUND, 0)))]
-#[case(During::Create, "vm.create", usual(0, (UNKNOWN, 1), (NOT_FOUND, 0)))]
+#[case(During::Create, "secret.create", usual(0, (UNKNOWN, 0), (INVALID, 0)))]
+#[case(During::Create, "vm.create", usual(0, (UNKNOWN, 1), (INVALID, 0)))]
 #[case(During::Create, "secret.patch", TOLERATED)]
 #[case(During::Status, "vm.get", look_up(1, NOT_FOUND))]
 #[case(During::StatusById, "vm.get", look_up(1, NOT_FOUND))]

@@ -12,7 +12,7 @@ use mcm_driver::{
     },
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     CLUSTER, ROLE, UID_LABEL, World, driver_that_settles,
@@ -26,6 +26,7 @@ impl suite::World for World {
         CallNames { look: "vm.get", look_by_id: "vm.get", create: "vm.create", delete: "vm.delete" };
     const SECRETS: &[&str] = &[TOKEN, "hunter2"];
     const MOST_CREATIONS: usize = 300;
+    const HAS_UNIQUE_NAMES: bool = true;
 
     fn error(case: Case) -> Reply {
         let error = |status, reason, message| Kubernetes::error(status, reason, message, "virtualmachines", "a");
@@ -52,11 +53,13 @@ impl suite::World for World {
     }
 
     fn put_for(&self, name: &str, uid: Option<&str>) -> String {
-        let mut labels = json!({CLUSTER: "shoot", ROLE: "node"});
-        if let Some(uid) = uid {
-            labels[UID_LABEL] = uid.into();
-        }
-        self.put(name, &labels)
+        self.put(name, &labels(uid))
+    }
+
+    /// IDs name no namespace.
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        self.kubernetes.lock().cloud.put_in_other_namespace(name, &labels(Some(uid)));
+        format!("kubevirt://{name}")
     }
 
     fn delay_deletions(&self, looks: usize) {
@@ -80,6 +83,14 @@ impl suite::World for World {
     }
 }
 
+fn labels(uid: Option<&str>) -> Value {
+    let mut labels = json!({CLUSTER: "shoot", ROLE: "node"});
+    if let Some(uid) = uid {
+        labels[UID_LABEL] = uid.into();
+    }
+    labels
+}
+
 driver_suite!(World);
 driver_suite! { World:
     a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice
@@ -87,4 +98,8 @@ driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
     an_answer_without_end_is_given_up
     machines_that_wait_together_share_their_look_ups
+}
+
+mod over_grpc {
+    mcm_driver::driver_suite!(mcm_driver_host::remote::testing::RemoteWorld<super::World>);
 }

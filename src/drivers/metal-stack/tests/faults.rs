@@ -19,7 +19,7 @@ use mcm_driver::{
 
 #[rstest]
 #[case(During::Create, "machine.find", look_up(0))]
-#[case(During::Create, "machine.allocate", usual(0, (UNKNOWN, 1), (Some(Code::NotFound), 0)))]
+#[case(During::Create, "machine.allocate", usual(0, (UNKNOWN, 1), (Some(Code::InvalidArgument), 0)))]
 #[case(During::Status, "machine.find", look_up(1))]
 #[case(During::StatusById, "machine.find", look_up(1))]
 #[case(During::List, "machine.find", look_up(1))]

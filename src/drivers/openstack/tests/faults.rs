@@ -20,7 +20,7 @@ use super::{
 
 /// Something before the server cannot be created.
 const fn part() -> [Outcome; 10] {
-    usual(0, (UNKNOWN, 0), (Some(Code::NotFound), 0))
+    usual(0, (UNKNOWN, 0), (Some(Code::InvalidArgument), 0))
 }
 
 #[rstest]
@@ -31,10 +31,10 @@ const fn part() -> [Outcome; 10] {
 #[case(During::Create, "port.list", look_up(0))]
 #[case(During::Create, "group.list", look_up(0))]
 #[case(During::Create, "port.create", part())]
-#[case(During::Create, "port.tag", part())]
+#[case(During::Create, "port.tag", look_up(0))]
 #[case(During::Create, "volume.list", look_up(0))]
 #[case(During::Create, "volume.create", part())]
-#[case(During::Create, "server.create", usual(0, (UNKNOWN, 1), (Some(Code::NotFound), 0)))]
+#[case(During::Create, "server.create", usual(0, (UNKNOWN, 1), (Some(Code::InvalidArgument), 0)))]
 #[case(During::Create, "server.get", usual(1, (UNKNOWN, 1), (Some(Code::Aborted), 1)))]
 #[case(During::Status, "token.create", look_up(1))]
 #[case(During::Status, "server.list", look_up(1))]

@@ -1,5 +1,6 @@
 //! The driver against the wire format of OpenStack.
 
+mod capacity;
 #[path = "../../../../tests/clouds/openstack/fake.rs"]
 mod fake;
 mod faults;

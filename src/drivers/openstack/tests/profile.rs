@@ -200,7 +200,9 @@ impl CloudProfile for World {
             (
                 "member",
                 &[
+                    "flavor.get",
                     "flavor.list",
+                    "flavor.specs",
                     "group.list",
                     "image.list",
                     "keypair.get",

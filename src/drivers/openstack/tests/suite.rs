@@ -62,6 +62,14 @@ impl suite::World for World {
         self.openstack.lock().cloud.unlist(id.rsplit('/').next().unwrap());
     }
 
+    fn attach_disk(&self, _: &str) -> String {
+        self.openstack.lock().cloud.put_volume("pvc-1", "in-use", &[CLUSTER, ROLE])
+    }
+
+    fn has_disk(&self, disk: &str) -> bool {
+        self.openstack.lock().cloud.volumes.contains_key(disk)
+    }
+
     fn delay_deletions(&self, looks: usize) {
         self.openstack.lock().cloud.lingers = looks;
     }
@@ -90,11 +98,15 @@ impl suite::World for World {
 driver_suite!(World);
 driver_suite! { World:
     a_deletion_waits_for_the_request_of_a_dropped_call
+    a_disk_of_others_outlives_the_vm
     a_throttled_creation_is_repeated_within_the_call
     an_answer_without_end_is_given_up
     an_unknown_outcome_pauses_the_calls_of_controllers
-    each_call_has_its_answer_to_two_vms
     machines_that_wait_together_share_their_look_ups
     the_next_process_waits_for_a_request_that_is_under_way
     the_next_process_waits_for_a_request_that_was_announced
+}
+
+mod over_grpc {
+    mcm_driver::driver_suite!(mcm_driver_host::remote::testing::RemoteWorld<super::World>);
 }

@@ -52,6 +52,8 @@ impl suite::World for World {
     const SECRETS: &[&str] = &[PASSWORD, "hunter2"];
     const SHORT: Duration = SHORTEST_ATTEMPT;
     const DELETIONS: DeletionView = DeletionView::Hidden;
+    const FOLLOWS_IDS: bool = true;
+    const HAS_UNIQUE_NAMES: bool = true;
 
     fn error(case: Case) -> Reply {
         match case {
@@ -79,6 +81,21 @@ impl suite::World for World {
     fn put_for(&self, name: &str, uid: Option<&str>) -> String {
         let uid = uid.map(|uid| (UID, uid));
         self.put(name, &[CLUSTER, ROLE].into_iter().chain(uid).collect::<Vec<_>>())
+    }
+
+    /// It was moved to a folder below that of the class.
+    fn put_elsewhere(&self, name: &str, uid: &str) -> String {
+        format!("vsphere://eu/{}", self.vcenter.create_in("/pool", name, &[CLUSTER, ROLE, (UID, uid)]))
+    }
+
+    fn attach_disk(&self, id: &str) -> String {
+        let path = "[LocalDS_0] kubevols/pvc-1.vmdk";
+        self.vcenter.attach(id.rsplit('/').next().unwrap(), path);
+        path.to_owned()
+    }
+
+    fn has_disk(&self, disk: &str) -> bool {
+        self.vcenter.has_file(disk)
     }
 
     /// vCenter deletes a VM at once.
@@ -114,7 +131,13 @@ driver_suite!(World);
 driver_suite! { World:
     a_creation_that_is_carried_out_after_its_time_out_is_not_made_twice
     a_deletion_waits_for_the_request_of_a_dropped_call
+    a_disk_of_others_outlives_the_vm
+    a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
     an_unknown_outcome_pauses_the_calls_of_controllers
     machines_that_wait_together_share_their_look_ups
+}
+
+mod over_grpc {
+    mcm_driver::driver_suite!(mcm_driver_host::remote::testing::RemoteWorld<super::World>);
 }

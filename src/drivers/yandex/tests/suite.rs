@@ -94,6 +94,9 @@ driver_suite! { World:
     a_throttled_creation_is_repeated_within_the_call
     a_vm_in_another_place_is_left_alone
     an_answer_without_end_is_given_up
-    each_call_has_its_answer_to_two_vms
     machines_that_wait_together_share_their_look_ups
+}
+
+mod over_grpc {
+    mcm_driver::driver_suite!(mcm_driver_host::remote::testing::RemoteWorld<super::World>);
 }

@@ -524,3 +524,19 @@ async fn a_registration_whose_answer_is_lost_is_repeated() {
     driver.register(&request, &balancer("cp")).await.unwrap();
     assert_eq!(cloud.load_balancer("cp").unwrap().members.len(), 1);
 }
+
+/// The Node of a VM has that capacity.
+#[rstest]
+#[case::usual(json!({}), json!({"cpu": "4", "memory": "16Gi"}))]
+#[case::given(
+    json!({"capacity": {"cpu": "8", "memory": "1000Mi", "nvidia.com/gpu": "2", "ephemeral-storage": "50Gi"}}),
+    json!({"cpu": "8", "memory": "1000Mi", "nvidia.com/gpu": "2", "ephemeral-storage": "50Gi"})
+)]
+#[tokio::test]
+async fn the_capacity_of_a_vm_is_that_of_its_class(#[case] spec: Value, #[case] expected: Value) {
+    let driver = driver(Way::Embedded, &cloud(json!({}))).await;
+    let request = request_for("m", "u", spec);
+    assert!(driver.capacity_key(&request.class).is_some());
+    let capacity = driver.capacity(&request.class, &request.secret).await.unwrap();
+    assert_eq!(json!(capacity.node_resources()), expected);
+}

@@ -448,12 +448,14 @@ func (v *vCenter) shown(vm mo.VirtualMachine, fields object.CustomFieldDefList) 
 	return one
 }
 
-// create makes a VM by hand, in the folder "workers" of the first datacenter, with custom fields: a clone of the template, or a copy of
-// another VM there, with its extra configuration as vCenter copies it.
+// create makes a VM by hand, in the folder "workers" of the first datacenter or in one below it, with custom fields: a clone of the
+// template, or a copy of another VM there, with its extra configuration as vCenter copies it.
 func (v *vCenter) create(r *http.Request) (any, error) {
 	var wanted struct {
 		Name   string
 		CopyOf string
+		// Folder is below "workers", such as "/pool".
+		Folder string
 		Fields map[string]string
 		IsOff  bool
 	}
@@ -478,7 +480,7 @@ func (v *vCenter) create(r *http.Request) (any, error) {
 		}
 		spec.Config.ExtraConfig = of.Config.ExtraConfig
 	}
-	folder, err := finder.Folder(ctx, v.center+"/vm/workers")
+	folder, err := finder.Folder(ctx, v.center+"/vm/workers"+wanted.Folder)
 	if err != nil {
 		return nil, err
 	}
