@@ -19,8 +19,8 @@ mod register;
 pub mod secret;
 mod settings;
 
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use register::{KINDS, kind_caches};
 pub use settings::{Kind, MACHINES, SETS, Settings};

@@ -79,7 +79,9 @@ impl ApiServers {
 
     fn set(&self, known: BTreeMap<ApiServerId, ApiServerHealth>) {
         let before = std::mem::replace(&mut *self.known.lock(), known.clone());
-        let mut changed = FrozenServers(Vec::new());
+        let is_gone = |server: &ApiServerId| !known.contains_key(server);
+        let thawed = before.iter().filter(|(server, health)| health.is_frozen && is_gone(server));
+        let mut changed = FrozenServers(thawed.map(|(server, _)| server.clone()).collect());
         for (server, health) in &known {
             if before.get(server).is_some_and(|before| before.is_frozen) == health.is_frozen {
                 continue;
@@ -155,5 +157,29 @@ async fn probe<T>(read: impl Future<Output = kube::Result<T>>) -> Result<(), Str
     match timeout(LIMIT, read).await {
         Ok(answer) => answer.map(drop).map_err(|error| chain(&error)),
         Err(_) => Err(format!("no response within {} s", LIMIT.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn an_api_server_that_is_not_probed_any_more_freezes_nothing() {
+        let (servers, target) = (ApiServers::default(), ApiServerId::Target("target".to_owned()));
+        let changed = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&changed);
+        servers.on_change(move |frozen| seen.lock().push(frozen.0.clone()));
+        let failing = Some((Timestamp::UNIX_EPOCH, "refused".to_owned()));
+        let frozen = ApiServerHealth { is_frozen: true, failing, ..ApiServerHealth::default() };
+        servers.set(BTreeMap::from([(target.clone(), frozen), (ApiServerId::Control, ApiServerHealth::default())]));
+        assert!(servers.is_any_frozen());
+        for _ in 0..2 {
+            servers.set(BTreeMap::from([(ApiServerId::Control, ApiServerHealth::default())]));
+            assert!(!servers.is_any_frozen());
+        }
+        assert_eq!(*changed.lock(), [vec![target.clone()], vec![target]]);
     }
 }

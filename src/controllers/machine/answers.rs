@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
+    action::Action,
     conditions::{self, CopyPeriod},
     memory::{ACCEPTED, NodeWrite, VmCall},
+    progress::DeletionProgress,
     snapshot::Snapshot,
     status,
     views::{
@@ -140,6 +142,15 @@ impl Snapshot {
         };
         self.memory.call_succeeded(VmCall::Initialize);
         self.learned.vm = DriverVmView::Initialized(vm);
+    }
+
+    /// The action gets no slot, and the reconcile ends. True if the plan has something to store before that: the next reconcile
+    /// would drain the Node again.
+    pub fn slot_refused(&mut self, action: &Action) -> bool {
+        let is_drained = DeletionProgress::from_machine(&self.machine) >= DeletionProgress::DetachVolumes;
+        let is_news = *action == Action::DeleteVm && self.is_deleting() && !is_drained && !self.learned.awaits_slot;
+        self.learned.awaits_slot |= is_news;
+        is_news
     }
 
     /// Result of `Driver::delete`.

@@ -10,12 +10,12 @@ use crate::{
 };
 use mcm_api::{
     labels,
-    machine::{Machine, node_name},
-    node::Node,
+    machine::{Machine, NodeTemplate, node_name},
+    node::{Node, NodeCondition},
 };
 use mcm_rules::safety::node_claim;
 use mcm_runtime::{
-    cache::{AnyIndex, CacheIndex, Key, ObjectCache},
+    cache::{AnyIndex, CacheIndex, Key, ObjectCache, ValuePool, share_texts},
     kind_cache::KindCache,
     target::{CellTargets, TargetNodeKey},
 };
@@ -55,18 +55,25 @@ const INDEXES: &[&dyn AnyIndex<Machine>] = &[BY_CONTROLLER, BY_NODE, BY_VM, BY_C
 pub const CACHE: KindCache<Machine> = KindCache::new(|roles| {
     if roles == [SETS] {
         return ObjectCache::new(INDEXES, |machine| {
-            prune(machine);
-            if let Some(status) = &mut machine.status {
-                status.conditions.retain(in_place::is_progress);
-                status.conditions.shrink_to_fit();
-            }
+            machine.status.iter_mut().for_each(|status| status.conditions.retain(in_place::is_progress));
+            compact(machine);
         });
     }
-    ObjectCache::new(INDEXES, |machine| {
-        prune(machine);
-        machine.status.iter_mut().for_each(|status| status.conditions.shrink_to_fit());
-    })
+    ObjectCache::new(INDEXES, compact)
 });
+
+/// The node templates of cached Machines: those of a set have one, which is a third of a Machine.
+static NODE_TEMPLATES: ValuePool<NodeTemplate> = ValuePool::new();
+
+fn compact(machine: &mut Machine) {
+    prune(machine);
+    let Machine { metadata, spec, status } = machine;
+    NODE_TEMPLATES.share((&metadata.namespace, &spec.class.name), &mut spec.node_template);
+    if let Some(status) = status {
+        status.conditions.shrink_to_fit();
+        share_texts(status.conditions.iter_mut().flat_map(NodeCondition::texts_mut));
+    }
+}
 
 /// The Machines that name a class, with any `class.kind`.
 pub fn naming_class(machines: &ObjectCache<Machine>, class: &Key) -> impl Iterator<Item = Arc<Machine>> + use<> {
@@ -99,4 +106,30 @@ pub fn unreadable_of_node<'a>(
     named.filter(move |meta| {
         node_name(meta) == Some(&node.name) && targets.node_key(meta, &node.name).as_ref() == Some(node)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::MACHINES;
+
+    fn cached(name: &str) -> Arc<Machine> {
+        let machine = json!({
+            "metadata": {"name": name, "namespace": "unique", "uid": name, "resourceVersion": "1"},
+            "spec": {"class": {"name": "c"}, "nodeTemplate": {"metadata": {"labels": {"a": "b"}}}},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "UniqueToThisTest"}]},
+        });
+        CACHE.empty_for(&[MACHINES]).wrote(serde_json::from_value(machine).unwrap())
+    }
+
+    #[test]
+    fn machines_share_their_node_template_and_the_texts_of_their_conditions() {
+        let [one, other] = ["a", "b"].map(cached);
+        assert_eq!(one.spec, other.spec);
+        assert_eq!(one.spec.node_template.owners(), 3, "both Machines and the pool");
+        let reason = one.status.as_ref().unwrap().conditions[0].reason.as_ref().unwrap();
+        assert_eq!((reason.as_str(), reason.owners()), ("UniqueToThisTest", 3));
+    }
 }

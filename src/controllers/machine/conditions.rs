@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::object::{
     condition::{self, ConditionRefresh, DesiredCondition, paused_because},
     time::whole_seconds,
 };
-use mcm_api::reasons::{MachineConditionType, NodeConditionType, VmReason};
+use mcm_api::{
+    node::NodeCondition,
+    reasons::{MachineConditionType, NodeConditionType, VmReason},
+    sharing::SharedText,
+};
 use mcm_rules::plan::ReconcileHold;
 
 /// Disruption budgets that can never allow an eviction, as `namespace/name`.
@@ -34,7 +38,7 @@ pub(super) fn is_healthy(conditions: &[NodeCondition], watched: &[String]) -> bo
 
 fn is_good(condition: &NodeCondition, watched: &[String]) -> bool {
     (condition.type_ != "Ready" || condition.status == "True")
-        && (condition.status == "False" || !watched.contains(&condition.type_))
+        && (condition.status == "False" || !watched.iter().any(|watched| condition.type_ == *watched))
 }
 
 /// A condition was added, was removed or changed its status. Heartbeats do not count. For `InPlaceUpdate` the reason
@@ -151,24 +155,21 @@ pub(super) fn storable(of_node: &[NodeCondition], watched: &[String]) -> impl It
 }
 
 fn shortened(condition: &NodeCondition) -> NodeCondition {
-    let cut = |text: &Option<String>, longest: usize| {
-        text.as_ref().map(|text| text.get(..text.floor_char_boundary(longest)).unwrap_or_default().to_owned())
+    let cut = |text: &SharedText, longest: usize| match text.len() <= longest {
+        true => text.clone(),
+        false => text.get(..text.floor_char_boundary(longest)).unwrap_or_default().into(),
     };
     NodeCondition {
-        status: condition
-            .status
-            .get(..condition.status.floor_char_boundary(LONGEST_STATUS))
-            .unwrap_or_default()
-            .to_owned(),
-        reason: cut(&condition.reason, LONGEST_REASON),
-        message: cut(&condition.message, LONGEST_MESSAGE),
+        status: cut(&condition.status, LONGEST_STATUS),
+        reason: condition.reason.as_ref().map(|reason| cut(reason, LONGEST_REASON)),
+        message: condition.message.as_ref().map(|message| cut(message, LONGEST_MESSAGE)),
         ..condition.clone()
     }
 }
 
 /// About its size as JSON.
 fn size_of(condition: &NodeCondition) -> usize {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let text = |text: &Option<SharedText>| text.as_ref().map_or(0, |text| text.len());
     FRAME + condition.type_.len() + condition.status.len() + text(&condition.reason) + text(&condition.message)
 }
 
@@ -263,9 +264,9 @@ mod tests {
     fn conditions(list: &[(&str, &str)]) -> Vec<NodeCondition> {
         list.iter()
             .map(|(type_, status)| NodeCondition {
-                type_: (*type_).to_owned(),
-                status: (*status).to_owned(),
-                reason: Some("Because".to_owned()),
+                type_: (*type_).into(),
+                status: (*status).into(),
+                reason: Some("Because".into()),
                 ..NodeCondition::default()
             })
             .collect()
@@ -293,14 +294,14 @@ mod tests {
         let old = conditions(&[("Ready", "True"), ("InPlaceUpdate", "True")]);
         let mut new = old.clone();
         new.reverse();
-        new[1].message = Some("posted".to_owned());
-        new[1].reason = Some("Other".to_owned());
+        new[1].message = Some("posted".into());
+        new[1].reason = Some("Other".into());
         new[1].last_heartbeat_time = Some(Timestamp::UNIX_EPOCH.into());
         assert!(!differ(&old, &new));
         let mut status = old.clone();
-        status[0].status = "False".to_owned();
+        status[0].status = "False".into();
         let mut reason = old.clone();
-        reason[1].reason = Some("SelectedForUpdate".to_owned());
+        reason[1].reason = Some("SelectedForUpdate".into());
         assert!(differ(&old, &status) && differ(&old, &reason) && differ(&old, &old[..1]));
     }
 

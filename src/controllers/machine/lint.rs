@@ -195,6 +195,7 @@ impl MachineLintFacts<'_> {
         if self.is_deleting() {
             return match self.progress {
                 DeletionProgress::DetachVolumes | DeletionProgress::DeleteVm => self.has_secrets(),
+                _ if self.is_node_empty() => self.has_secrets(),
                 _ => refuse(PlanRule::DeletesInUse, "the status does not show that the node is drained"),
             };
         }
@@ -203,6 +204,17 @@ impl MachineLintFacts<'_> {
         }
         let text = "the machine is not being deleted, and no node of an earlier VM has the name of its VM";
         refuse(PlanRule::DeletesInUse, text)
+    }
+
+    /// The Node is cordoned, and the list of this reconcile shows no pod that a drain removes.
+    fn is_node_empty(&self) -> bool {
+        let Snapshot { learned, memory, now, .. } = self.snapshot;
+        let is_cordoned = matches!(self.snapshot.own_node(), TargetNodeView::Present(node) if node.spec.unschedulable);
+        let has_pods = match &learned.pods {
+            PodsView::Listed(pods) => pods.iter().any(|pod| !pod.is_mirror && !pod.is_daemon),
+            PodsView::NotListed | PodsView::Failed(_) => true,
+        };
+        is_cordoned && !has_pods && !memory.volumes.are_moving(self.policy.volumes, *now)
     }
 
     /// A Node of an earlier VM has the name of this VM, which therefore cannot join.

@@ -10,13 +10,16 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use parking_lot::Mutex;
 
-use super::{Action, ClassView, Snapshot};
+use super::{Action, ClassView, Snapshot, progress::DeletionProgress};
 use crate::object::metrics::{conditions, created_at, sorted};
 use mcm_api::{
     labels,
     machine::{Machine, MachinePhase, OperationState, OperationType},
 };
-use mcm_runtime::metrics::{CounterFamily, GaugeFamily, HistogramFamily, MetricCollector, MetricDesc, TextExposition};
+use mcm_runtime::{
+    clock::{SystemClock, TimeSource},
+    metrics::{CounterFamily, GaugeFamily, HistogramFamily, MetricCollector, MetricDesc, SeriesGroup, TextExposition},
+};
 
 /// In the order of [`Pool::labels`].
 const POOL_LABELS: [&str; 4] = ["namespace", "machine_deployment", "instance_type", "zone"];
@@ -66,6 +69,8 @@ const OPERATIONS: MetricDesc<3> = MetricDesc::histogram(
     "Duration of each create, initialize, join, drain and delete of a machine in seconds, as the gauges of these names measure it.",
     ["namespace", "machine_deployment", "operation"],
 );
+/// Namespace and deployment in the series of all deployments together.
+const ALL_DEPLOYMENTS: &str = "*";
 /// From a simulated VM to bare metal.
 const OPERATION_BOUNDS: [f64; 13] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
 
@@ -115,6 +120,8 @@ pub(crate) struct MachineMetrics {
     delete: GaugeFamily<4>,
     drain: GaugeFamily<2>,
     operations: HistogramFamily<3>,
+    /// Of all deployments since the start of the process. A sum of the series above would fall when a deployment is deleted.
+    operations_of_all: HistogramFamily<3>,
 }
 
 impl Default for MachineMetrics {
@@ -131,6 +138,7 @@ impl Default for MachineMetrics {
             delete: GaugeFamily::default(),
             drain: GaugeFamily::default(),
             operations: HistogramFamily::new(OPERATION_BOUNDS),
+            operations_of_all: HistogramFamily::new(OPERATION_BOUNDS),
         }
     }
 }
@@ -174,31 +182,36 @@ impl MachineMetrics {
     /// A VM exists, `after` the creation of its machine.
     pub fn created(&self, pool: MachineMetricLabels<'_>, after: Duration) {
         self.create.set(pool.labels(), whole(after));
-        self.operations.observe([pool.namespace, pool.deployment, "create"], after.as_secs_f64());
+        self.operation_ended([pool.namespace, pool.deployment], "create", after);
     }
 
     /// A VM was initialized.
     pub fn initialized(&self, pool: MachineMetricLabels<'_>, took: Duration) {
         self.initialize.set(pool.labels(), whole(took));
-        self.operations.observe([pool.namespace, pool.deployment, "initialize"], took.as_secs_f64());
+        self.operation_ended([pool.namespace, pool.deployment], "initialize", took);
     }
 
     /// A machine is Running, `after` its creation.
     pub fn joined(&self, pool: MachineMetricLabels<'_>, after: Duration) {
         self.join.set(pool.labels(), whole(after));
-        self.operations.observe([pool.namespace, pool.deployment, "join"], after.as_secs_f64());
+        self.operation_ended([pool.namespace, pool.deployment], "join", after);
     }
 
     /// A VM is deleted, `after` the deletion timestamp of its machine.
     pub fn deleted(&self, pool: MachineMetricLabels<'_>, after: Duration) {
         self.delete.set(pool.labels(), whole(after));
-        self.operations.observe([pool.namespace, pool.deployment, "delete"], after.as_secs_f64());
+        self.operation_ended([pool.namespace, pool.deployment], "delete", after);
     }
 
     /// A drain succeeded.
     pub fn drained(&self, namespace: &str, deployment: &str, took: Duration) {
         self.drain.set([namespace, deployment], whole(took));
-        self.operations.observe([namespace, deployment, "drain"], took.as_secs_f64());
+        self.operation_ended([namespace, deployment], "drain", took);
+    }
+
+    fn operation_ended(&self, [namespace, deployment]: [&str; 2], operation: &str, took: Duration) {
+        self.operations.observe([namespace, deployment, operation], took.as_secs_f64());
+        self.operations_of_all.observe([ALL_DEPLOYMENTS, ALL_DEPLOYMENTS, operation], took.as_secs_f64());
     }
 
     /// A deployment was deleted: drops its series.
@@ -217,12 +230,17 @@ impl MetricCollector for MachineMetrics {
         self.stale.collect(&STALE, out);
         self.collect_freezes(out);
         self.failed_join.collect(&FAILED_JOIN, out);
-        self.create.collect(&CREATE, out);
-        self.initialize.collect(&INITIALIZE, out);
-        self.join.collect(&JOIN, out);
-        self.delete.collect(&DELETE, out);
-        self.drain.collect(&DRAIN, out);
-        self.operations.collect(&OPERATIONS, out);
+        out.details(SeriesGroup::Machines, |out| {
+            self.create.collect(&CREATE, out);
+            self.initialize.collect(&INITIALIZE, out);
+            self.join.collect(&JOIN, out);
+            self.delete.collect(&DELETE, out);
+            self.drain.collect(&DRAIN, out);
+            self.operations.collect(&OPERATIONS, out);
+        });
+        if out.has_aggregates(SeriesGroup::Machines) {
+            self.operations_of_all.collect(&OPERATIONS, out);
+        }
     }
 }
 
@@ -244,6 +262,18 @@ pub(super) fn called(snapshot: &Snapshot, action: &Action, succeeded: bool, took
             machines.deleted(pool, since(meta.deletion_timestamp.as_ref(), now));
         }
         _ => {}
+    }
+}
+
+/// The VM of a deleted Machine is about to be deleted. If its Node had no pods, no status shows the end of the drain.
+pub(super) fn drained_quickly(snapshot: &Snapshot, machines: &MachineMetrics) {
+    let meta = &snapshot.machine.metadata;
+    let is_shown = DeletionProgress::from_machine(&snapshot.machine) > DeletionProgress::Drain;
+    if meta.deletion_timestamp.is_some()
+        && !is_shown
+        && let Some(pool) = pool(snapshot)
+    {
+        machines.drained(pool.namespace, pool.deployment, since(meta.deletion_timestamp.as_ref(), snapshot.now));
     }
 }
 
@@ -320,25 +350,88 @@ const MACHINE_CONDITION: MetricDesc<3> = MetricDesc::gauge(
     ["name", "namespace", "condition"],
 );
 
+const GROUP_LABELS: [&str; 3] = ["namespace", "deployment", "phase"];
+const GROUP_SIZE: MetricDesc<3> = MetricDesc::gauge(
+    "mcm_machines",
+    "Machines of a deployment in a phase, if the process has too many for a series of each.",
+    GROUP_LABELS,
+);
+const GROUP_AGE: MetricDesc<3> = MetricDesc::gauge(
+    "mcm_machines_oldest_age_seconds",
+    "Seconds since the creation of the oldest of these machines.",
+    GROUP_LABELS,
+);
+
 /// Adds all machines. Call it once per scrape.
 pub(crate) fn machines<'a>(all: impl IntoIterator<Item = &'a Arc<Machine>>, out: &mut TextExposition) {
     let all = sorted(all, |machine| &machine.metadata);
     out.sample(&MACHINES, [], all.len() as f64);
-    for ([namespace, name], machine) in all {
-        if let Some(number) = phase_number(&machine.phase()) {
-            out.sample(&MACHINE_PHASE, [name, namespace], number);
+    out.details(SeriesGroup::Machines, |out| {
+        for ([namespace, name], machine) in &all {
+            machine_series([name, namespace], machine, out);
         }
-        let class = &machine.spec.class;
-        let node = machine.node_name().unwrap_or_default();
-        let created = created_at(&machine.metadata);
-        let info =
-            [name, namespace, &created, &machine.spec.provider_id, &class.api_group, &class.kind, &class.name, node];
-        out.sample(&MACHINE_INFO, info, 1.0);
-        if machine.is_ownerless() {
-            out.sample(&MACHINE_WITHOUT_OWNER, [name, namespace], 1.0);
+    });
+    if out.has_aggregates(SeriesGroup::Machines) {
+        for (labels, group) in phase_groups(all.into_values()) {
+            out.sample(&GROUP_SIZE, labels, f64::from(group.machines));
+            let age = since(group.oldest.map(Time).as_ref(), SystemClock.now());
+            out.sample(&GROUP_AGE, labels, age.as_secs_f64());
         }
-        let found = machine.status.iter().flat_map(|status| &status.conditions);
-        conditions(&MACHINE_CONDITION, [name, namespace], found.map(|one| (&one.type_, &one.status)), out);
+    }
+}
+
+fn machine_series(object: [&str; 2], machine: &Machine, out: &mut TextExposition) {
+    if let Some(number) = phase_number(&machine.phase()) {
+        out.sample(&MACHINE_PHASE, object, number);
+    }
+    let [name, namespace] = object;
+    let class = &machine.spec.class;
+    let node = machine.node_name().unwrap_or_default();
+    let created = created_at(&machine.metadata);
+    let info = [name, namespace, &created, &machine.spec.provider_id, &class.api_group, &class.kind, &class.name, node];
+    out.sample(&MACHINE_INFO, info, 1.0);
+    if machine.is_ownerless() {
+        out.sample(&MACHINE_WITHOUT_OWNER, object, 1.0);
+    }
+    let found = machine.status.iter().flat_map(|status| &status.conditions);
+    conditions(&MACHINE_CONDITION, object, found.map(|one| (one.type_.as_str(), one.status.as_str())), out);
+}
+
+/// The machines of a deployment in one phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PhaseGroup {
+    machines: u32,
+    /// The creation of the oldest one.
+    oldest: Option<Timestamp>,
+}
+
+/// In the order of [`GROUP_LABELS`].
+fn phase_groups<'a>(all: impl Iterator<Item = &'a Machine>) -> BTreeMap<[&'a str; 3], PhaseGroup> {
+    let mut groups = BTreeMap::<[&str; 3], PhaseGroup>::new();
+    for machine in all {
+        let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+        let group = groups.entry([namespace, deployment_label(machine), phase_label(machine)]).or_default();
+        group.machines = group.machines.saturating_add(1);
+        let created = machine.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        group.oldest = group.oldest.into_iter().chain(created).min();
+    }
+    groups
+}
+
+/// The label `name`; without it the set or other object that controls the machine.
+fn deployment_label(machine: &Machine) -> &str {
+    let named = machine.metadata.labels.as_ref().and_then(|own| own.get(labels::DEPLOYMENT_NAME));
+    let mut owners = machine.metadata.owner_references.iter().flatten();
+    let controller = owners.find(|owner| owner.controller == Some(true)).map(|owner| &owner.name);
+    named.or(controller).map_or("", String::as_str)
+}
+
+/// The phase; `Other` for an unknown one, whose text any client may have written.
+fn phase_label(machine: &Machine) -> &str {
+    match machine.status.as_ref().map(|status| &status.current_status.phase) {
+        None | Some(MachinePhase::New) => "New",
+        Some(MachinePhase::Other(_)) => "Other",
+        Some(phase) => phase.as_str(),
     }
 }
 

@@ -9,8 +9,8 @@ use super::{
     ClassView, Memory, NodeLookup, RivalMachines, Snapshot, TargetNodeView,
     apply::{MachineContext, MachineReconciler, MachineSession},
 };
-use crate::{api_servers::ApiServers, machine, machine_class, node};
-use mcm_api::{machine::Machine, node::Node};
+use crate::{api_servers::ApiServers, machine, machine_class, node, object::finalizer};
+use mcm_api::{labels, machine::Machine, node::Node};
 use mcm_rules::safety::{
     node_claim::{self, NodeClaim},
     trust::{TargetTrust, TrustInterruption},
@@ -59,6 +59,7 @@ impl SnapshotReader for MachineReconciler {
         snapshot.policy = Arc::clone(&context.policy);
         snapshot.hold = context.holds.hold_for(&snapshot.machine.metadata);
         let node = node_in(&target, &snapshot.node_key(), &snapshot.machine);
+        snapshot.is_rolled_out = is_new(&node) && context.rollouts.are_annotated(&snapshot.machine);
         let rivals = self.rivals(&snapshot.machine, &node);
         if let TargetOf::Known(target) = &target {
             snapshot.other_node = self.other_node(&snapshot.machine, &node, target);
@@ -122,6 +123,11 @@ impl MachineReconciler {
             unreadable: unreadable.filter(is_rival).collect(),
         }
     }
+}
+
+/// The Node lacks our finalizer, which the first patch adds.
+fn is_new(node: &TargetNodeView) -> bool {
+    matches!(node, TargetNodeView::Present(node) if !finalizer::has(&node.metadata, labels::NODE_FINALIZER))
 }
 
 fn is_ready(node: &Node) -> bool {

@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub other_node: Option<Arc<Node>>,
     /// The class that the Machine names.
     pub class: ClassView,
+    /// A rollout in this cell annotates the Nodes of its set, so that the autoscaler leaves them alone.
+    pub is_rolled_out: bool,
     /// Trust in the cache of the target cluster.
     pub target: TargetTrust,
     /// Results of the calls of this reconcile.
@@ -77,6 +79,7 @@ impl Snapshot {
             rivals: RivalMachines::default(),
             other_node: None,
             class,
+            is_rolled_out: false,
             target,
             learned,
             memory,

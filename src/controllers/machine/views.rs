@@ -166,6 +166,8 @@ pub struct MachineCallResults {
     pub permit: ReplacementPermit,
     /// The last live read of a Node.
     pub node_read: Option<NodeRead>,
+    /// The deletion of the VM waits for a slot.
+    pub awaits_slot: bool,
     /// Value of `Memory::forgotten` when this was learned.
     pub(super) forgotten: u64,
 }

@@ -1,13 +1,18 @@
 //! Executes plans for MachineDeployments.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod rollout_nodes;
+
+use std::{collections::BTreeMap, iter, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{Action, DeploymentPolicy, SetCreateFailure, Snapshot};
+pub(super) use rollout_nodes::RolloutCaches;
+pub(crate) use rollout_nodes::RolloutNodes;
+
+use super::{Action, DeploymentPolicy, NodePatchOrder, SetCreateFailure, Snapshot};
 use crate::{
     machine_set::InFlightWrites,
     object::{
@@ -162,23 +167,26 @@ impl DeploymentReconciler {
         steps: Vec<Step<Action>>,
         turn: &mut ReconcileRun<'_, Self>,
     ) -> Result<(), ObjectWriteError> {
-        let (nodes, steps): (Vec<_>, Vec<_>) =
-            steps.into_iter().partition(|step| matches!(step.action, Action::PatchNode { .. }));
-        let may_be_outdated = !nodes.is_empty() && steps.iter().any(|step| !Snapshot::is_status(&step.action));
-        self.patch_nodes(snapshot, nodes, turn).await;
-        // Patching many Nodes takes long, and which machines are available may have changed since. Once per reconcile,
-        // because in a large pool there is always a Node to patch.
-        if may_be_outdated && !turn.session.has_planned_again {
-            turn.session.has_planned_again = true;
-            return Ok(());
-        }
         let seen = &snapshot.deployment.metadata;
         if steps.iter().any(|step| step.action.adopts(seen.uid.as_deref())) && !self.deployments.is_alive(seen).await? {
             return Ok(());
         }
         // The status is written after the patch of the same plan, so with the resource version that the patch returned.
         let mut deployment = Arc::clone(&snapshot.deployment);
-        for step in steps {
+        let mut steps = steps.into_iter().peekable();
+        while let Some(step) = steps.next() {
+            if let Some(order) = step.action.node_order() {
+                let mut nodes = vec![step];
+                nodes.extend(iter::from_fn(|| steps.next_if(|step| step.action.node_order() == Some(order))));
+                self.patch_nodes(snapshot, nodes, turn).await;
+                let has_more = steps
+                    .peek()
+                    .is_some_and(|step| step.action.node_order().is_none() && !Snapshot::is_status(&step.action));
+                if has_more && is_rest_outdated(order, &mut turn.session) {
+                    return Ok(());
+                }
+                continue;
+            }
             match step.action {
                 Action::PatchNode { .. } => {}
                 Action::PatchDeployment(patch) => {
@@ -226,7 +234,7 @@ impl DeploymentReconciler {
         let TargetOf::Known(target) = self.targets.target_for(&snapshot.deployment.metadata) else { return };
         let nodes = &target.nodes;
         let patches = steps.into_iter().filter_map(|step| match step.action {
-            Action::PatchNode { node, patch } => Some((node, patch)),
+            Action::PatchNode { node, patch, .. } => Some((node, patch)),
             _ => None,
         });
         let patches = stream::iter(patches)
@@ -325,6 +333,15 @@ impl DeploymentReconciler {
         turn.remember(|memory| memory.failure = failure);
         Err(error)
     }
+}
+
+/// Patching many Nodes takes long, and which Machines are available may have changed since, so the rest is planned again. A set
+/// shrinks when no taint is left to write. Other patches delay the rest once per reconcile, because in a large pool there is always
+/// a Node to patch.
+const fn is_rest_outdated(order: NodePatchOrder, session: &mut DeploymentSession) -> bool {
+    let has_planned_again = session.has_planned_again;
+    session.has_planned_again = true;
+    !has_planned_again || matches!(order, NodePatchOrder::BeforeShrinking)
 }
 
 /// Why a set does not belong to the deployment as it was stored.

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted};
 use mcm_api::machine::{MachineDeployment, StrategyType};
-use mcm_runtime::metrics::{MetricDesc, TextExposition};
+use mcm_runtime::metrics::{MetricDesc, SeriesGroup, TextExposition};
 
 const DEPLOYMENTS: MetricDesc<0> =
     MetricDesc::gauge("mcm_machine_deployment_items_total", "Number of machine deployments.", []);
@@ -34,14 +34,14 @@ pub(crate) fn machine_deployments<'a>(
     let all = sorted(all, |deployment| &deployment.metadata);
     out.sample(&DEPLOYMENTS, [], all.len() as f64);
     for ([namespace, name], deployment) in all {
-        let created = created_at(&deployment.metadata);
-        out.sample(&DEPLOYMENT_INFO, [name, namespace, &created, &deployment.spec.strategy.type_], 1.0);
         deployment_spec([name, namespace], deployment, out);
         let Some(status) = &deployment.status else { continue };
         deployment_status([name, namespace], status, out);
-        let found = status.conditions.iter().map(|one| (&one.type_, &one.status));
+        let found = status.conditions.iter().map(|one| (one.type_.as_str(), one.status.as_str()));
         conditions(&DEPLOYMENT_CONDITION, [name, namespace], found, out);
-        failed(&DEPLOYMENT_FAILED, [name, namespace], &status.failed_machines, out);
+        out.details(SeriesGroup::Machines, |out| {
+            failed(&DEPLOYMENT_FAILED, [name, namespace], &status.failed_machines, out);
+        });
     }
 }
 
@@ -73,8 +73,7 @@ fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut 
     );
 
     let spec = &deployment.spec;
-    let values = [(PAUSED, i32::from(spec.paused)), (REPLICAS, spec.replicas), (MIN_READY, spec.min_ready_seconds)];
-    gauges(object, values, out);
+    gauges(object, [(PAUSED, i32::from(spec.paused)), (REPLICAS, spec.replicas)], out);
     let rolling =
         spec.strategy.rolling_update.as_ref().filter(|_| spec.strategy.kind() == Some(StrategyType::RollingUpdate));
     let surge = rolling.and_then(|rolling| count(rolling.max_surge.as_ref()?, spec.replicas, f64::ceil));
@@ -86,11 +85,16 @@ fn deployment_spec(object: [&str; 2], deployment: &MachineDeployment, out: &mut 
         (SURGE, surge),
         (UNAVAILABLE, unavailable),
     ];
-    for (desc, value) in optional {
-        if let Some(value) = value {
-            out.sample(&desc, object, value);
+    out.details(SeriesGroup::Machines, |out| {
+        let ([name, namespace], created) = (object, created_at(&deployment.metadata));
+        out.sample(&DEPLOYMENT_INFO, [name, namespace, &created, &spec.strategy.type_], 1.0);
+        gauges(object, [(MIN_READY, spec.min_ready_seconds)], out);
+        for (desc, value) in optional {
+            if let Some(value) = value {
+                out.sample(&desc, object, value);
+            }
         }
-    }
+    });
 }
 
 fn deployment_status(object: [&str; 2], status: &mcm_api::machine::MachineDeploymentStatus, out: &mut TextExposition) {

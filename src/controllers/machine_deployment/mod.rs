@@ -37,6 +37,7 @@ use mcm_api::{
 };
 use mcm_rules::plan::{ReconcileHold, SubjectRef};
 
+pub(crate) use apply::RolloutNodes;
 pub use autoscaler::chosen;
 pub use bounds::IntOrPercent;
 pub use lost_replicas::keeps_machines;
@@ -153,15 +154,43 @@ pub enum Action {
         node: Arc<Node>,
         /// The patch.
         patch: Packed,
+        /// Its place in the plan.
+        order: NodePatchOrder,
     },
     /// Write the status as a whole.
     WriteStatus(Box<MachineDeploymentStatus>),
+}
+
+/// The other steps of a plan that wait for the patch of a Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodePatchOrder {
+    /// Those of Machines and sets: an in-place update begins or ends.
+    BeforeMachines,
+    /// Those that shrink sets: pods of the deleted Machines would move to Nodes without the taint, or avoid Nodes with it.
+    BeforeShrinking,
+    /// None.
+    Last,
 }
 
 impl Action {
     /// It makes the deployment with this UID the owner of a set.
     fn adopts(&self, deployment: Option<&str>) -> bool {
         matches!(self, Self::PatchSet { patch, .. } if deployment.is_some_and(|uid| owner::adopts(patch, uid)))
+    }
+
+    /// It lowers the replicas of a set, which then deletes Machines.
+    fn shrinks_set(&self) -> bool {
+        let Self::PatchSet { set, patch } = self else { return false };
+        let replicas = patch.pointer("/spec/replicas").and_then(Value::as_i64);
+        replicas.is_some_and(|replicas| replicas < i64::from(set.spec.replicas))
+    }
+
+    /// Its order, if it is the patch of a Node.
+    const fn node_order(&self) -> Option<NodePatchOrder> {
+        match self {
+            Self::PatchNode { order, .. } => Some(*order),
+            _ => None,
+        }
     }
 
     /// The object that it changes or reads, if that is another one than the object of the plan.
@@ -189,7 +218,7 @@ impl fmt::Display for Action {
             Self::CreateSet(set) => write!(f, "create set {}", set.name_any()),
             Self::TrySet(set) => write!(f, "ask how set {} would be stored", set.name_any()),
             Self::DeleteSet(set) => write!(f, "delete set {}", set.name_any()),
-            Self::PatchNode { node, patch } => {
+            Self::PatchNode { node, patch, .. } => {
                 write!(f, "patch node {}: {}", node.name_any(), patch::fields(&patch.unpack()))
             }
             Self::WriteStatus(_) => f.write_str("write status"),

@@ -1,23 +1,25 @@
 //! Nodes during a rollout: new pods avoid Nodes of old sets, and the autoscaler leaves all Nodes of the deployment
 //! alone.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use kube::ResourceExt;
 
-use super::{Action, DeploymentPolicy, Snapshot, sets::SetView};
+use super::{Action, DeploymentPolicy, NodePatchOrder, Snapshot, sets::SetView};
 use crate::object::{
     draft::{DraftPatch, DraftsByName},
     in_place,
 };
 use mcm_api::{labels, machine::Machine, node::Node, patch::Packed};
-use mcm_rules::plan::{Plan, WaitKind};
+use mcm_rules::plan::{Plan, Step, WaitKind};
 
 const EFFECT: &str = "PreferNoSchedule";
-/// Value of the annotations that the autoscaler reads.
-const ANNOTATED: &str = "true";
+
+/// Nodes that one plan taints and annotates. The next plan continues with the rest, so that no decision about sets waits for
+/// thousands of patches.
+const BATCH: usize = 1000;
 
 /// The Nodes of a deployment, with their changes.
 pub(super) struct DeploymentNodes<'a> {
@@ -25,6 +27,10 @@ pub(super) struct DeploymentNodes<'a> {
     has_target: bool,
     annotate: bool,
     drafts: DraftsByName<Node>,
+    /// The places of their patches in the plan; of the others, the last one.
+    orders: BTreeMap<String, NodePatchOrder>,
+    /// Nodes whose last patch failed, and when the next attempt is due.
+    held: BTreeMap<String, Timestamp>,
 }
 
 impl<'a> DeploymentNodes<'a> {
@@ -34,26 +40,30 @@ impl<'a> DeploymentNodes<'a> {
             has_target: policy.has_target,
             annotate: policy.annotate_nodes,
             drafts: DraftsByName::default(),
+            orders: BTreeMap::new(),
+            held: BTreeMap::new(),
         }
     }
 
-    /// Adds the patches of changed Nodes. A Node whose last patch failed waits for its next attempt.
-    pub(super) fn emit(self, plan: &mut Plan<Action>) {
-        let retry_at = |name: &str| self.snapshot.node_retries.get(name).copied().filter(|at| *at > self.snapshot.now);
-        let mut held: Vec<(String, Timestamp)> = Vec::new();
-        for DraftPatch { current, patch, reason, .. } in self.drafts.finish() {
-            match retry_at(&current.name_any()) {
-                Some(at) => held.push((current.name_any(), at)),
-                None => {
-                    plan.then(Action::PatchNode { node: current, patch: Packed::from(&patch) }, reason);
-                }
+    /// The patches of changed Nodes, by their place in the plan. A Node whose last patch failed waits for its next attempt.
+    pub(super) fn finish(mut self, plan: &mut Plan<Action>) -> BTreeMap<NodePatchOrder, Vec<Step<Action>>> {
+        let mut steps: BTreeMap<NodePatchOrder, Vec<Step<Action>>> = BTreeMap::new();
+        for DraftPatch { current: node, patch, reason, .. } in self.drafts.finish() {
+            let name = node.name_any();
+            if let Some(at) = retry_at(self.snapshot, &name) {
+                self.held.insert(name, at);
+                continue;
             }
+            let order = self.orders.get(&name).copied().unwrap_or(NodePatchOrder::Last);
+            let action = Action::PatchNode { node, patch: Packed::from(&patch), order };
+            steps.entry(order).or_default().push(Step { action, reason, event: None });
         }
-        if let Some(first) = held.iter().map(|(_, at)| *at).min() {
-            let names: Vec<&str> = held.iter().map(|(name, _)| name.as_str()).collect();
+        if let Some(first) = self.held.values().min() {
+            let names: Vec<&str> = self.held.keys().map(String::as_str).collect();
             let text = format!("the next attempt to patch nodes: {}", names.join(", "));
-            plan.wait(WaitKind::NodeWrite, text, Some(first));
+            plan.wait(WaitKind::NodeWrite, text, Some(*first));
         }
+        steps
     }
 
     /// Taints the Nodes of an old set, also Nodes that joined after the rollout began, and annotates the set.
@@ -66,7 +76,7 @@ impl<'a> DeploymentNodes<'a> {
             if self.desired(machine).is_none_or(is_tainted) {
                 continue;
             }
-            self.edit(machine, &reason, |node| {
+            self.mark(machine, NodePatchOrder::BeforeShrinking, &reason, |node| {
                 node.spec.taints.push(Taint {
                     key: labels::PREFER_NO_SCHEDULE.to_owned(),
                     value: Some(labels::TRUE.to_owned()),
@@ -93,7 +103,9 @@ impl<'a> DeploymentNodes<'a> {
         for machine in &set.machines {
             match self.desired(machine) {
                 Some(node) if is_tainted(node) => {
-                    self.edit(machine, &reason, |node| node.spec.taints.retain(|taint| !is_ours(taint)));
+                    self.mark(machine, NodePatchOrder::BeforeShrinking, &reason, |node| {
+                        node.spec.taints.retain(|taint| !is_ours(taint));
+                    });
                     clean = false;
                 }
                 Some(_) => {}
@@ -112,7 +124,7 @@ impl<'a> DeploymentNodes<'a> {
         let reason = format!("the nodes of old set {} are to be updated in place", set.name());
         for machine in set.machines.iter().filter(|machine| !machine.is_terminating()) {
             if self.desired(machine).is_some_and(|node| !in_place::is_candidate(node)) {
-                self.edit(machine, &reason, |node| {
+                self.mark(machine, NodePatchOrder::Last, &reason, |node| {
                     node.labels_mut().insert(labels::CANDIDATE_FOR_UPDATE.to_owned(), labels::SET.to_owned());
                 });
             }
@@ -126,7 +138,9 @@ impl<'a> DeploymentNodes<'a> {
         let is_idle = |node: &Node| !in_place::is_selected(node) && !node.labels().contains_key(labels::UPDATE_RESULT);
         for machine in &set.machines {
             if self.desired(machine).is_some_and(|node| in_place::is_candidate(node) && is_idle(node)) {
-                self.edit(machine, &reason, |node| drop(node.labels_mut().remove(labels::CANDIDATE_FOR_UPDATE)));
+                self.mark(machine, NodePatchOrder::Last, &reason, |node| {
+                    node.labels_mut().remove(labels::CANDIDATE_FOR_UPDATE);
+                });
             }
         }
     }
@@ -169,9 +183,10 @@ impl<'a> DeploymentNodes<'a> {
         }
         for machine in &set.machines {
             if self.desired(machine).is_some_and(|node| !node.annotations().contains_key(labels::SCALE_DOWN_DISABLED)) {
-                self.edit(machine, "the autoscaler must not remove nodes during a rollout", |node| {
+                let reason = "the autoscaler must not remove nodes during a rollout";
+                self.mark(machine, NodePatchOrder::Last, reason, |node| {
                     for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
-                        node.annotations_mut().insert(key.to_owned(), ANNOTATED.to_owned());
+                        node.annotations_mut().insert(key.to_owned(), labels::SCALE_DOWN_IS_DISABLED.to_owned());
                     }
                 });
             }
@@ -184,9 +199,9 @@ impl<'a> DeploymentNodes<'a> {
             return;
         }
         for machine in set.machines.iter().filter(|machine| machine.preserve_expiry().is_none()) {
-            let Some(node) = self.desired(machine) else { continue };
-            if node.annotations().get(labels::SCALE_DOWN_DISABLED_BY_MCM).is_some_and(|value| value == ANNOTATED) {
-                self.edit(machine, "the rollout is over: the autoscaler may remove nodes again", |node| {
+            if self.desired(machine).is_some_and(is_annotated_by_us) {
+                let reason = "the rollout is over: the autoscaler may remove nodes again";
+                self.mark(machine, NodePatchOrder::Last, reason, |node| {
                     for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
                         node.annotations_mut().remove(key);
                     }
@@ -201,12 +216,40 @@ impl<'a> DeploymentNodes<'a> {
         current.metadata.deletion_timestamp.is_none().then(|| self.drafts.desired(current))
     }
 
+    fn node_of(&self, machine: &Machine) -> Option<&'a Arc<Node>> {
+        machine.node_name().and_then(|name| self.snapshot.nodes.get(name))
+    }
+
+    /// Changes the Node of an in-place update.
     fn edit(&mut self, machine: &Machine, reason: &str, change: impl FnOnce(&mut Node)) {
-        let node: Option<&'a Arc<Node>> = machine.node_name().and_then(|name| self.snapshot.nodes.get(name));
-        if let Some(node) = node {
+        if let Some(node) = self.node_of(machine) {
+            self.orders.insert(node.name_any(), NodePatchOrder::BeforeMachines);
             self.drafts.edit(node, reason, change);
         }
     }
+
+    /// Changes one of many Nodes, unless it waits for its next attempt, or later plans do that.
+    fn mark(&mut self, machine: &Machine, order: NodePatchOrder, reason: &str, change: impl FnOnce(&mut Node)) {
+        let Some(node) = self.node_of(machine) else { return };
+        let name = node.name_any();
+        if let Some(at) = retry_at(self.snapshot, &name) {
+            self.held.insert(name, at);
+        } else if self.drafts.has(node) || self.drafts.len() < BATCH {
+            self.drafts.edit(node, reason, change);
+            let first = self.orders.entry(name).or_insert(order);
+            *first = order.min(*first);
+        }
+    }
+}
+
+/// When the next patch of a Node may be tried; `None` if that is now.
+fn retry_at(snapshot: &Snapshot, node: &str) -> Option<Timestamp> {
+    snapshot.node_retries.get(node).copied().filter(|at| *at > snapshot.now)
+}
+
+fn is_annotated_by_us(node: &Node) -> bool {
+    let value = node.annotations().get(labels::SCALE_DOWN_DISABLED_BY_MCM);
+    value.is_some_and(|value| value == labels::SCALE_DOWN_IS_DISABLED)
 }
 
 fn is_ours(taint: &Taint) -> bool {

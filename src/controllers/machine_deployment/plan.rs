@@ -55,7 +55,7 @@ impl PlanInput for Snapshot {
             }
             Action::PatchSet { set, patch } => Some(SentPatch::new(&**set, patch)),
             Action::PatchMachine { machine, patch } => Some(SentPatch::new(&**machine, patch)),
-            Action::PatchNode { node, patch } => Some(SentPatch::packed(&**node, patch)),
+            Action::PatchNode { node, patch, .. } => Some(SentPatch::packed(&**node, patch)),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
 use super::{
-    apply::DeploymentReconciler,
+    apply::{DeploymentReconciler, RolloutCaches, RolloutNodes},
     cache::BY_NAMESPACE,
     metrics,
     overlap::{overlap, selects},
@@ -48,6 +48,14 @@ fn register(builder: &mut CellBuilder<'_>, settings: &Settings) {
             measured.forget(&change.key.namespace, &change.key.name);
         }
     });
+    if settings.deployment.annotate_nodes {
+        builder.shared::<RolloutNodes>().fill(RolloutCaches {
+            deployments: Arc::clone(&deployments.deployments.cache),
+            sets: Arc::clone(&deployments.sets.cache),
+            machines: Arc::clone(&deployments.machines.cache),
+            is_leading: builder.is_leading(),
+        });
+    }
     let enqueue = EnqueueMapper::new(&deployments, &queue);
     deployments.holds.on_change(enqueue.on(itself));
     deployments.in_flight.on_settled(enqueue.on(itself));

@@ -122,7 +122,7 @@ pub(super) fn wait_for_unreadable(plan: &mut Plan<Action>, names: &[String]) {
     );
 }
 
-pub(super) fn push(plan: &mut Plan<Action>, action: Action, reason: String, event: Option<Event>) {
+fn push(plan: &mut Plan<Action>, action: Action, reason: String, event: Option<Event>) {
     match event {
         Some(event) => plan.then_recording(action, reason, event),
         None => plan.then(action, reason),

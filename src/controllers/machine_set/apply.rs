@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
-use super::{Action, ReplicaWriteFailure, SetWritesInFlight, Snapshot};
+use super::{Action, ReplicaWriteFailure, SetWritesInFlight, Snapshot, replicas::BATCH};
 use crate::{
     machine::metrics::MachineMetrics,
     object::{
@@ -129,6 +129,30 @@ impl InFlightWrites {
     }
 }
 
+/// State of one reconcile of a set, which ends with the first failure.
+#[derive(Debug, Default)]
+pub(crate) struct SetSession {
+    wave: SlowStart,
+}
+
+/// How many Machines are created at a time: few until creations have succeeded.
+#[derive(Clone, Copy, Debug)]
+struct SlowStart {
+    size: usize,
+}
+
+impl Default for SlowStart {
+    fn default() -> Self {
+        Self { size: 1 }
+    }
+}
+
+impl SlowStart {
+    fn double(&mut self) {
+        self.size = self.size.saturating_mul(2).min(BATCH);
+    }
+}
+
 /// The steps of one plan during their execution.
 struct SetPlanExecution<'a> {
     kind: &'a MachineSetReconciler,
@@ -148,7 +172,7 @@ impl PlanExecutor for MachineSetReconciler {
         steps: Vec<Step<Action>>,
         turn: &mut ReconcileRun<'_, Self>,
     ) -> Result<LoopContinuation, ReconcileError> {
-        self.execute(&snapshot, steps, turn).await?;
+        turn.session.wave = self.execute(&snapshot, steps, turn).await?;
         turn.remember(|memory| memory.failure = None);
         Ok(LoopContinuation::Plan)
     }
@@ -174,10 +198,10 @@ impl MachineSetReconciler {
         snapshot: &Snapshot,
         steps: Vec<Step<Action>>,
         turn: &ReconcileRun<'_, Self>,
-    ) -> Result<(), ObjectWriteError> {
+    ) -> Result<SlowStart, ObjectWriteError> {
         let seen = &snapshot.set.metadata;
         if steps.iter().any(|step| step.action.adopts(seen.uid.as_deref())) && !self.sets.is_alive(seen).await? {
-            return Ok(());
+            return Ok(turn.session.wave);
         }
         if replaces_young(snapshot, &steps) {
             turn.remember(|memory| memory.replacements.add());
@@ -203,8 +227,9 @@ impl MachineSetReconciler {
                 }
             }
         }
-        batch.create_by_slow_start(creates).await?;
-        all_of(stream::iter(deletes).map(|(machine, event)| batch.delete(machine, event))).await
+        let wave = batch.create_by_slow_start(creates, turn.session.wave).await?;
+        all_of(stream::iter(deletes).map(|(machine, event)| batch.delete(machine, event))).await?;
+        Ok(wave)
     }
 }
 
@@ -253,20 +278,23 @@ impl<'a> SetPlanExecution<'a> {
             })
     }
 
-    /// One, two, four, … at a time, so that a rejected create fails fast.
-    async fn create_by_slow_start(&self, machines: Vec<(Machine, Option<Event>)>) -> Result<(), ObjectWriteError> {
+    /// One, two, four, … at a time, so that a rejected create fails fast. Returns how many the next plan begins with.
+    async fn create_by_slow_start(
+        &self,
+        machines: Vec<(Machine, Option<Event>)>,
+        mut wave: SlowStart,
+    ) -> Result<SlowStart, ObjectWriteError> {
         let mut rest = machines.into_iter();
-        let mut size = 1;
         while rest.len() > 0 && !self.has_strayed.load(Ordering::Relaxed) {
-            let wave: Vec<_> = rest.by_ref().take(size).collect();
-            all_of(stream::iter(wave).map(|(machine, event)| self.create(machine, event))).await?;
-            size *= 2;
+            let next: Vec<_> = rest.by_ref().take(wave.size).collect();
+            all_of(stream::iter(next).map(|(machine, event)| self.create(machine, event))).await?;
+            wave.double();
         }
-        Ok(())
+        Ok(if self.has_strayed.load(Ordering::Relaxed) { SlowStart::default() } else { wave })
     }
 
     async fn create(&self, machine: Machine, event: Option<Event>) -> Result<(), ObjectWriteError> {
-        if !self.is_current() {
+        if self.has_failed.load(Ordering::Relaxed) || !self.is_current() {
             return Ok(());
         }
         let answer = self.kind.machines.create(&machine).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::object::metrics::{FAILED_LABELS, conditions, created_at, failed, gauges, plain, sorted};
 use mcm_api::machine::MachineSet;
-use mcm_runtime::metrics::{MetricDesc, TextExposition};
+use mcm_runtime::metrics::{MetricDesc, SeriesGroup, TextExposition};
 
 const SETS: MetricDesc<0> = MetricDesc::gauge("mcm_machine_set_items_total", "Number of machine sets.", []);
 const SET_INFO: MetricDesc<6> = MetricDesc::gauge(
@@ -30,8 +30,17 @@ const SET_FAILED: MetricDesc<7> = MetricDesc::gauge(
     FAILED_LABELS,
 );
 
-/// Adds all sets. Call it once per scrape.
+/// Adds all sets. Call it once per scrape. Old revisions without machines are details.
 pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>>, out: &mut TextExposition) {
+    let all = sorted(all, |set| &set.metadata);
+    out.sample(&SETS, [], all.len() as f64);
+    for ([namespace, name], set) in all {
+        let has_machines = set.spec.replicas > 0 || set.status.as_ref().is_some_and(|status| status.replicas > 0);
+        out.details_unless(has_machines, SeriesGroup::Machines, |out| set_series([name, namespace], set, out));
+    }
+}
+
+fn set_series(object: [&str; 2], set: &MachineSet, out: &mut TextExposition) {
     const SPEC_REPLICAS: MetricDesc<2> = plain("mcm_machine_set_info_spec_replicas", "Desired replicas of a set.");
     const MIN_READY: MetricDesc<2> =
         plain("mcm_machine_set_info_spec_min_ready_seconds", "Value of minReadySeconds of a set. It has no effect.");
@@ -46,26 +55,26 @@ pub(crate) fn machine_sets<'a>(all: impl IntoIterator<Item = &'a Arc<MachineSet>
         "Machines of a set that carry all labels of its template.",
     );
 
-    let all = sorted(all, |set| &set.metadata);
-    out.sample(&SETS, [], all.len() as f64);
-    for ([namespace, name], set) in all {
+    let [name, namespace] = object;
+    out.details(SeriesGroup::Machines, |out| {
         let class = &set.spec.machine_class;
         let created = created_at(&set.metadata);
         out.sample(&SET_INFO, [name, namespace, &created, &class.api_group, &class.kind, &class.name], 1.0);
-        gauges([name, namespace], [(SPEC_REPLICAS, set.spec.replicas), (MIN_READY, set.spec.min_ready_seconds)], out);
-        if set.is_ownerless() {
-            gauges([name, namespace], [(WITHOUT_OWNER, 1)], out);
-        }
-        let Some(status) = &set.status else { continue };
-        let values = [
-            (REPLICAS, status.replicas),
-            (AVAILABLE, status.available_replicas),
-            (READY, status.ready_replicas),
-            (LABELLED, status.fully_labeled_replicas),
-        ];
-        gauges([name, namespace], values, out);
-        let found = status.conditions.iter().map(|one| (&one.type_, &one.status));
-        conditions(&SET_CONDITION, [name, namespace], found, out);
-        failed(&SET_FAILED, [name, namespace], &status.failed_machines, out);
+        gauges(object, [(MIN_READY, set.spec.min_ready_seconds)], out);
+    });
+    gauges(object, [(SPEC_REPLICAS, set.spec.replicas)], out);
+    if set.is_ownerless() {
+        gauges(object, [(WITHOUT_OWNER, 1)], out);
     }
+    let Some(status) = &set.status else { return };
+    let values = [
+        (REPLICAS, status.replicas),
+        (AVAILABLE, status.available_replicas),
+        (READY, status.ready_replicas),
+        (LABELLED, status.fully_labeled_replicas),
+    ];
+    gauges(object, values, out);
+    let found = status.conditions.iter().map(|one| (one.type_.as_str(), one.status.as_str()));
+    conditions(&SET_CONDITION, object, found, out);
+    out.details(SeriesGroup::Machines, |out| failed(&SET_FAILED, object, &status.failed_machines, out));
 }

@@ -2,7 +2,11 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::{MachineSetReconciler, Snapshot, apply::Memory, claim::selects};
+use super::{
+    MachineSetReconciler, Snapshot,
+    apply::{Memory, SetSession},
+    claim::selects,
+};
 use crate::{machine, machine_class, object::owner};
 use mcm_api::{
     machine::{Machine, MachineSet, is_auto_preserved},
@@ -14,14 +18,14 @@ impl SnapshotReader for MachineSetReconciler {
     type Key = Key;
     type Snapshot = Snapshot;
     type Memory = Memory;
-    type Session = ();
+    type Session = SetSession;
 
     fn namespaces(&self, key: &Key) -> Vec<String> {
         vec![key.namespace.clone()]
     }
 
     /// `None` if the set does not exist.
-    fn observe(&self, key: &Key, memory: &Memory, (): &()) -> Option<Snapshot> {
+    fn observe(&self, key: &Key, memory: &Memory, _: &SetSession) -> Option<Snapshot> {
         let (now, seed) = (self.clock.now(), (self.entropy)());
         let set = self.sets.cache.get(key)?;
         let uid = set.uid().unwrap_or_default();

@@ -29,7 +29,7 @@ pub(super) fn bring_up_to_date(set: &MachineSet, machines: &[&Arc<Machine>], dra
         drafts.edit(machine, format!("copy from the template: {}", changed.join(", ")), |machine| {
             let spec = &mut machine.spec;
             if let Some(node_template) = node_template {
-                spec.node_template = node_template;
+                spec.node_template = node_template.into();
             }
             if let Some(configuration) = configuration {
                 spec.configuration = configuration;

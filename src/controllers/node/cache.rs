@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use mcm_api::{
     labels,
-    node::{Node, NodeStatus},
+    node::{Node, NodeCondition, NodeStatus},
 };
 use mcm_rules::safety::node_claim;
 use mcm_runtime::{
-    cache::{CacheIndex, ObjectCache},
+    cache::{CacheIndex, ObjectCache, share_texts},
     role::ControllerRole,
 };
 use {crate as controllers, crate::object::prune};
@@ -26,7 +26,9 @@ pub const BY_VM: &CacheIndex<Node, String> =
 pub fn cache() -> Arc<ObjectCache<Node>> {
     ObjectCache::new(&[BY_MACHINE, BY_VM], |node| {
         prune_node(node);
-        node.status.conditions.shrink_to_fit();
+        let NodeStatus { conditions, capacity, .. } = &mut node.status;
+        conditions.shrink_to_fit();
+        share_texts(conditions.iter_mut().flat_map(NodeCondition::texts_mut).chain(capacity.texts_mut()));
     })
 }
 

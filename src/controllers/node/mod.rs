@@ -97,7 +97,7 @@ pub struct Memory {
     pub former_machine: Option<String>,
     /// UID of the Node to which the following fields belong.
     pub(crate) uid: Option<String>,
-    /// When the mark was first seen. Kept when the mark is removed.
+    /// When the mark was first seen, or last renewed. Kept when the mark is removed.
     pub(crate) marked_at: Option<Timestamp>,
     /// How often this manager removed the mark.
     pub(crate) unmarked: u32,
@@ -175,6 +175,8 @@ impl fmt::Display for Action {
 pub enum NodeMarkChange {
     Put,
     Remove,
+    /// The mark stays, and the manager of the Machine has as long as before to remove it.
+    Renew,
     Leave,
 }
 

@@ -3,13 +3,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{GoneNode, apply::NodeReconciler};
 use mcm_api::{
     hash::fnv1a_64,
     machine::Machine,
-    node::{Node, NodeStatus},
+    node::{Node, NodeCondition, NodeStatus},
 };
 use mcm_rules::{plan::SubjectRef, safety::node_claim::NodeClaim};
 use mcm_runtime::{

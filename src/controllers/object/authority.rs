@@ -18,6 +18,11 @@ pub fn of_native(meta: &ObjectMeta) -> Option<ReconcileHold> {
     }
 }
 
+/// The provider for Cluster API manages the object.
+pub fn is_of_provider(meta: &ObjectMeta) -> bool {
+    of_native(meta).is_some_and(|hold| !hold.is_confirmed)
+}
+
 /// The hold on an object that is migrated between two owners. Its controller confirms the hold, because the migration
 /// continues only after all calls for the object have returned.
 pub fn migrating(meta: &ObjectMeta) -> Option<ReconcileHold> {

@@ -1,14 +1,12 @@
 //! Conditions of all kinds. A condition is written only if it changes.
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::NodeCondition,
-    apimachinery::pkg::apis::meta::v1::{Condition as MetaCondition, Time},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as MetaCondition, Time};
 
 use super::{summary::LONGEST_TEXT, text::cut, time::whole_seconds};
 use mcm_api::{
     machine::{MachineDeploymentCondition, MachineSetCondition},
+    node::NodeCondition,
     reasons::{ConditionReason, ConditionType, EventReason},
 };
 use mcm_rules::plan::{self, Event, ReconcileHold, UndoneWrite};
@@ -197,11 +195,11 @@ impl StoredCondition for NodeCondition {
     }
     fn build(type_: &str, desired: DesiredCondition, since: Time, _now: Time) -> Self {
         Self {
-            type_: type_.to_owned(),
-            status: desired.status,
+            type_: type_.into(),
+            status: desired.status.into(),
             last_transition_time: Some(since),
-            reason: Some(desired.reason),
-            message: Some(desired.message),
+            reason: Some(desired.reason.into()),
+            message: Some(desired.message.into()),
             last_heartbeat_time: None,
         }
     }

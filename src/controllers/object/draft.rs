@@ -75,6 +75,10 @@ impl<K: Resource<DynamicType = ()> + Clone + Serialize> DraftsByName<K> {
         self.0.entry(current.name_any()).or_insert_with(|| ObjectDraft::new(Arc::clone(current))).edit(reason, change);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn has(&self, current: &K) -> bool {
         self.0.contains_key(&current.name_any())
     }

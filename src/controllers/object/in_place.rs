@@ -1,13 +1,12 @@
 //! The in-place update of a Node, as its labels and its condition `InPlaceUpdate` show it. The deployment controller
 //! writes the labels, the machine controller the condition, and the agent on the Node the result.
 
-use k8s_openapi::api::core::v1::NodeCondition;
 use kube::ResourceExt;
 
 use mcm_api::{
     labels,
     machine::Machine,
-    node::Node,
+    node::{Node, NodeCondition},
     reasons::{InPlaceUpdateReason, NodeConditionType},
 };
 

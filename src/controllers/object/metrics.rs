@@ -51,11 +51,11 @@ pub(crate) fn gauges(
 pub(crate) fn conditions<'a>(
     desc: &MetricDesc<3>,
     [name, namespace]: [&str; 2],
-    found: impl Iterator<Item = (&'a String, &'a String)>,
+    found: impl Iterator<Item = (&'a str, &'a str)>,
     out: &mut TextExposition,
 ) {
     for (condition, status) in found.collect::<BTreeMap<_, _>>() {
-        let value = match status.as_str() {
+        let value = match status {
             "True" => 1.0,
             "False" => 0.0,
             _ => 2.0,

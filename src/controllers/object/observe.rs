@@ -1,6 +1,6 @@
 //! Cache helpers that every kind uses.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use kube::Resource;
 
@@ -26,11 +26,20 @@ pub fn unreadable_names<K: CacheableKind>(cache: &ObjectCache<K>, namespace: &st
     unreadable.filter_map(|object| object.meta.name).collect()
 }
 
-/// Drops `managedFields`, which no plan reads, and the room that lists have left: decoded from JSON, a list of one has room for
-/// four.
+/// Drops `managedFields`, which no plan reads, and the room that lists and maps have left: decoded from JSON, a list of one has
+/// room for four.
 pub fn prune<K: Resource>(object: &mut K) {
     let meta = object.meta_mut();
     meta.managed_fields = None;
     meta.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
     meta.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+    [&mut meta.labels, &mut meta.annotations].into_iter().flatten().for_each(pack);
+}
+
+/// Fills the leaves of a tree: one to which entries were added in order has leaves that are half empty.
+fn pack(map: &mut BTreeMap<String, String>) {
+    const ENTRIES_OF_LEAF: usize = 11;
+    if map.len() > ENTRIES_OF_LEAF {
+        *map = mem::take(map).into_iter().collect();
+    }
 }

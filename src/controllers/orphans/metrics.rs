@@ -1,7 +1,7 @@
 //! Metrics of the orphan collector. The Go programs have none.
 
 use super::Memory;
-use mcm_runtime::metrics::{CounterFamily, GaugeFamily, MetricCollector, MetricDesc, TextExposition};
+use mcm_runtime::metrics::{CounterFamily, GaugeFamily, MetricCollector, MetricDesc, SeriesGroup, TextExposition};
 
 const FOUND: MetricDesc<2> = MetricDesc::gauge(
     "mcm_orphan_vms",
@@ -64,10 +64,14 @@ impl OrphanMetrics {
 
 impl MetricCollector for OrphanMetrics {
     fn collect(&self, out: &mut TextExposition) {
-        self.found.collect(&FOUND, out);
         self.deleted.collect(&DELETED, out);
-        self.without_vm.collect(&WITHOUT_VM, out);
-        self.foreign.collect(&FOREIGN, out);
-        self.unidentified.collect(&UNIDENTIFIED, out);
+        for (gauges, desc) in [
+            (&self.found, FOUND),
+            (&self.without_vm, WITHOUT_VM),
+            (&self.foreign, FOREIGN),
+            (&self.unidentified, UNIDENTIFIED),
+        ] {
+            gauges.collect_exceptions(&desc, SeriesGroup::Machines, out);
+        }
     }
 }

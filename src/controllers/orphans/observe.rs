@@ -43,7 +43,7 @@ impl SnapshotReader for OrphanCollector {
             all_machines,
             nodes: if session.learned.list.is_some() { self.nodes(&class) } else { Vec::new() },
             recently_deleted: self.recently_deleted(&class, now),
-            uncertain: self.uncertain(now),
+            uncertain: self.uncertain(now).or_else(|| self.unknown_nodes(key, session)),
             memory: memory.clone(),
             learned: session.learned.clone(),
             class,
@@ -71,6 +71,19 @@ impl OrphanCollector {
             nodes.into_iter().map(move |node| TargetNode { target: target.id.to_string(), is_default, node })
         };
         self.targets.all().into_iter().flat_map(of_target).collect()
+    }
+
+    /// Why the Nodes of the listed VMs are unknown. Without Machines a target may be connected on demand: it stays connected
+    /// until after the next check.
+    fn unknown_nodes(&self, class: &Key, session: &OrphanSession) -> Option<String> {
+        let listed = session.learned.list.as_ref()?.found.as_ref().ok()?;
+        if listed.vms.is_empty() {
+            return None;
+        }
+        if self.machines.cache.is_empty() {
+            self.targets.demand(period_of(&self.policy).unsigned_abs().saturating_mul(2));
+        }
+        self.targets.unknown_nodes(&class.namespace)
     }
 
     /// Why a Machine that the cache lacks may exist, or why its VM must not be judged now.

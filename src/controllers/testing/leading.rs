@@ -110,7 +110,7 @@ impl Standby {
     pub(crate) fn start_with_claims(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
         let clock = Arc::new(VirtualClock::new());
         let claims = ClaimConfig { leases: wire.client(), runtime: None, own: "system".to_owned(), clock };
-        let rules = NamespaceRules { switch: None, claims: Some(claims) };
+        let rules = NamespaceRules { switch: None, claims: Some(claims), member: None };
         Self::of_rules(wire, kinds, settings, Self::only_target(wire), CellScope::All, &rules)
     }
 
@@ -118,7 +118,7 @@ impl Standby {
     pub(crate) fn start_with_switch(wire: &Wire, kinds: &[Kind], settings: &Settings) -> Self {
         let scope = CellScope::Namespace("shoot".to_owned());
         let switch = DeploymentSwitch::start(&wire.client(), &scope, "control", &Arc::default());
-        let rules = NamespaceRules { switch: Some(switch), claims: None };
+        let rules = NamespaceRules { switch: Some(switch), claims: None, member: None };
         Self::of_rules(wire, kinds, settings, Self::only_target(wire), scope, &rules)
     }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::World;
@@ -14,7 +14,7 @@ use crate::object::{
 use mcm_api::{
     labels,
     machine::{Machine, MachinePhase, MachineSet},
-    node::Node,
+    node::{Node, NodeCondition},
     reasons::{InPlaceUpdateReason, NodeConditionType},
 };
 
@@ -214,9 +214,9 @@ impl World {
             let status = machine.status.get_or_insert_default();
             status.current_status.phase = phase;
             status.conditions = vec![NodeCondition {
-                type_: NodeConditionType::InPlaceUpdate.as_str().to_owned(),
-                status: "True".to_owned(),
-                reason: Some(reason.as_str().to_owned()),
+                type_: NodeConditionType::InPlaceUpdate.as_str().into(),
+                status: "True".into(),
+                reason: Some(reason.as_str().into()),
                 ..NodeCondition::default()
             }];
         });

@@ -99,7 +99,7 @@ impl World {
             }
             Action::PatchSet { set, patch } => self.sets.patch(clock, set, patch).map(drop),
             Action::PatchMachine { machine, patch } => self.machines.patch(clock, machine, patch).map(drop),
-            Action::PatchNode { node, patch } => self.nodes.patch(clock, node, &patch.unpack()).map(drop),
+            Action::PatchNode { node, patch, .. } => self.nodes.patch(clock, node, &patch.unpack()).map(drop),
             Action::CreateSet(set) => self.sets.create(clock, MachineSet::clone(set)).map(drop),
             Action::TrySet(_) => Ok(()),
             Action::DeleteSet(set) => self.sets.delete(clock, &set.name_any()),

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use super::{ports::MachineContext, session::MachineSession};
 use crate::machine::{Action, ClassView, Snapshot, metrics, token, watch_vm};
 use mcm_driver::{CloudAccount, Code, DriverError, MachineRequest, SecretData, cloud::creating_while};
-use mcm_runtime::fence;
+use mcm_runtime::fence::{self, FencedCall};
 
 /// Calls the driver. The result is stored with the time at which it arrived.
 pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, session: &MachineSession, action: &Action) {
@@ -29,7 +29,7 @@ pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, sess
         owner,
         may_pause: true,
     };
-    if !matches!(action, Action::GetVmStatus) && !fence::may_act() {
+    if !matches!(action, Action::GetVmStatus) && !fence::may_send(FencedCall::Cloud) {
         return;
     }
     let start = Instant::now();
@@ -56,6 +56,7 @@ pub(super) async fn call(context: &MachineContext, snapshot: &mut Snapshot, sess
             snapshot.vm_initialized(answer);
         }
         _ => {
+            metrics::drained_quickly(snapshot, &context.measured);
             let answer = while_leading(driver.delete(&request)).await;
             snapshot.now = context.now();
             metrics::called(snapshot, action, answer.is_ok(), start.elapsed(), &context.measured);

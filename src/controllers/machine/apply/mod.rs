@@ -41,7 +41,8 @@ pub(crate) use ports::MachineContext;
 pub use secret_data::of_class as secrets_of_class;
 pub(crate) use session::MachineSession;
 
-/// After this time a reconcile that has more steps gives its slot to the next Machine and is requeued.
+/// After this time a reconcile that has more steps gives its slot to the next Machine and is requeued, unless the driver has
+/// just returned a VM.
 const YIELD_AFTER: Duration = Duration::from_secs(10);
 
 /// The machine kind as a reconciler.
@@ -57,13 +58,16 @@ impl PlanExecutor for MachineReconciler {
         turn: &mut ReconcileRun<'_, Self>,
     ) -> Result<LoopContinuation, ReconcileError> {
         let began = *turn.session.began.get_or_insert_with(Instant::now);
+        let known_vm = snapshot.learned.vm.clone();
         let outcome = self.execute(&mut snapshot, steps, turn).await;
         let Snapshot { machine, learned, memory: changed, .. } = *snapshot;
+        // An answer of the driver ends with the reconcile, and a VM that is not stored would be created again.
+        let is_planned = learned.vm == known_vm;
         turn.session.uid.clone_from(&machine.metadata.uid);
         turn.session.learned = learned;
         turn.remember(|memory| memory.replace(changed));
         match outcome? {
-            LoopContinuation::Plan if began.elapsed() >= YIELD_AFTER => {
+            LoopContinuation::Plan if is_planned && began.elapsed() >= YIELD_AFTER => {
                 Ok(LoopContinuation::Requeue(RequeueTime::After(Duration::ZERO)))
             }
             next => Ok(next),
@@ -94,7 +98,10 @@ impl MachineReconciler {
             }
             if !self.has_slot(snapshot, &step.action, turn) {
                 tracing::debug!(machine = %turn.key, "waiting for a slot");
-                return Ok(LoopContinuation::Requeue(RequeueTime::OnChange));
+                return Ok(match snapshot.slot_refused(&step.action) {
+                    true => LoopContinuation::Plan,
+                    false => LoopContinuation::Requeue(RequeueTime::OnChange),
+                });
             }
             if pods::is_about_a_pod(&step.action) {
                 let mut round = vec![step];

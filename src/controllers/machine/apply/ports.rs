@@ -30,6 +30,7 @@ use {
             metrics::{CellFreeze, MachineMetrics},
             watch_vm,
         },
+        machine_deployment::RolloutNodes,
         object,
         secret::MetadataOfSecret,
     },
@@ -48,6 +49,8 @@ pub(crate) struct MachineContext {
     pub permits: Arc<ReplacementPermits>,
     pub servers: Arc<ApiServers>,
     pub holds: Arc<HoldCheck>,
+    /// The Nodes that rollouts of this cell annotate.
+    pub rollouts: Arc<RolloutNodes>,
     pub policy: Arc<MachinePolicy>,
     /// Checks of VMs of one account that wait for each other.
     pub checks: LookupCoalescer<CloudAccount, ()>,
@@ -63,7 +66,7 @@ impl MachineContext {
         let secrets = builder.objects::<MetadataOfSecret>();
         let (permits, servers) = (builder.shared::<ReplacementPermits>(), builder.shared::<ApiServers>());
         let (holds, freed) = (object::holds(builder), builder.shared::<FreedResources>());
-        let owners = VmOwners::of_cell(builder);
+        let (owners, rollouts) = (VmOwners::of_cell(builder), builder.shared());
         let (machines, classes) = (builder.objects(), builder.objects());
         let config = builder.config();
         let measured = config.shared.metrics.collector::<MachineMetrics>();
@@ -79,6 +82,7 @@ impl MachineContext {
             permits,
             servers,
             holds,
+            rollouts,
             policy: Arc::new(settings.machine.clone()),
             checks: LookupCoalescer::new(
                 Duration::try_from(watch_vm::gathering(&settings.machine)).unwrap_or_default(),

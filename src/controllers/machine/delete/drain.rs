@@ -5,15 +5,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::record::{advance, advance_recording, record_blocked};
+use super::{
+    record::{advance, advance_recording, record_blocked},
+    vm::delete_vm,
+};
 use crate::machine::{
     Action, DrainReason, MachinePolicy, Snapshot, drain_node,
-    memory::NodeWrite,
+    memory::{NodeWrite, VmCall},
     policy::after,
     progress::DeletionProgress,
     status,
     steps::{is_node_certain, wait_for_write},
-    views::{PodsView, TargetNodeView},
+    views::{PodsView, SecretView, TargetNodeView},
 };
 use mcm_api::{
     labels,
@@ -206,6 +209,9 @@ fn drain_pods(
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let mode = drain.mode(snapshot.now);
     let drain = drain_node::next(snapshot, policy, drain, name, pods, &snapshot.memory.pods);
+    if drain.is_done() && mode == DrainMode::Normal && is_quick(snapshot, progress, pods) {
+        return delete_vm_at_once(plan, snapshot, policy, name);
+    }
     if drain.is_done() {
         return finish_drain(plan, snapshot, mode, drain.error(), name, pods);
     }
@@ -248,6 +254,32 @@ fn announcement_of(drain: &DrainPlan, volumes: &VolumeTracker, node: &str, pods:
     format!("draining Node {node}: {}{ignored}", counted(drain.pods, "pod"))
 }
 
+/// The drain found nothing to do and nothing delays the deletion of the VM, so the end of the drain is not stored: after a
+/// crash the drain is repeated. A status that was written before shows users where the deletion is, and is continued, and one that
+/// shows a preservation is overwritten.
+fn is_quick(snapshot: &Snapshot, progress: DeletionProgress, pods: &[PodFacts]) -> bool {
+    let Snapshot { machine, learned, memory, .. } = snapshot;
+    let is_delayed = learned.awaits_slot
+        || matches!(learned.secret, SecretView::Failed(_))
+        || memory.failure_of(VmCall::Delete).is_some_and(|failure| failure.error.call_again_in.is_some());
+    progress == DeletionProgress::Start
+        && machine.preserve_expiry().is_none()
+        && !pods.iter().any(PodFacts::is_drained)
+        && memory.volumes.still_attached(pods).is_empty()
+        && !is_delayed
+}
+
+fn delete_vm_at_once(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &MachinePolicy, node: &str) {
+    delete_vm(plan, snapshot, policy);
+    if let Some(step) = plan.steps.iter_mut().find(|step| step.action == Action::DeleteVm) {
+        step.event = Some(drained(node));
+    }
+}
+
+fn drained(node: &str) -> Event {
+    Event::normal(EventReason::Drained, format!("Node {node} is drained"))
+}
+
 fn finish_drain(
     plan: &mut Plan<Action>,
     snapshot: &Snapshot,
@@ -256,7 +288,7 @@ fn finish_drain(
     node: &str,
     pods: &[PodFacts],
 ) {
-    let event = Event::normal(EventReason::Drained, format!("Node {node} is drained"));
+    let event = drained(node);
     match (mode, error) {
         (DrainMode::Normal, _) => {
             let reason = match snapshot.memory.volumes.still_attached(pods).as_str() {

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::NodeCondition;
 use serde_json::{Value, json};
 
 use super::super::{Action, NodeWrite, Snapshot, status};
 use mcm_api::{
     machine::PreserveMode,
-    node::Node,
+    node::{Node, NodeCondition},
     reasons::{EventReason, NodeConditionType, PreservedReason},
 };
 use mcm_rules::plan::{Event, Plan};

@@ -27,8 +27,6 @@ use mcm_rules::{
     plan::{Event, Plan, WaitKind},
 };
 
-/// Value of both annotations for the autoscaler.
-const ANNOTATED: &str = "true";
 const NO_SCHEDULE: &str = "NoSchedule";
 
 /// Preserves the Machine until its time is over: the time first, then its Node.
@@ -143,9 +141,9 @@ pub(super) fn drain_rules(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainP
 fn guarded(node: &Node, with_taint: bool, now: Timestamp) -> Value {
     let mut patch = Value::Null;
     let annotation = |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
-    if annotation(labels::SCALE_DOWN_DISABLED) != Some(ANNOTATED) {
+    if annotation(labels::SCALE_DOWN_DISABLED) != Some(labels::SCALE_DOWN_IS_DISABLED) {
         for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
-            set(&mut patch, &["metadata", "annotations", key], ANNOTATED);
+            set(&mut patch, &["metadata", "annotations", key], labels::SCALE_DOWN_IS_DISABLED);
         }
     }
     if with_taint && !is_tainted(node) {
@@ -165,7 +163,8 @@ fn guarded(node: &Node, with_taint: bool, now: Timestamp) -> Value {
 pub(super) fn released(node: &Node, forgets: bool) -> Value {
     let mut patch = Value::Null;
     let annotations = node.metadata.annotations.clone().unwrap_or_default();
-    if annotations.get(labels::SCALE_DOWN_DISABLED_BY_MCM).is_some_and(|value| value == ANNOTATED) {
+    if annotations.get(labels::SCALE_DOWN_DISABLED_BY_MCM).is_some_and(|value| value == labels::SCALE_DOWN_IS_DISABLED)
+    {
         for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
             set(&mut patch, &["metadata", "annotations", key], Value::Null);
         }

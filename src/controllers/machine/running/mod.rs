@@ -7,8 +7,6 @@ mod node_template;
 pub(super) mod renamed;
 mod timeouts;
 
-use k8s_openapi::api::core::v1::NodeCondition;
-
 use self::{
     marks::{is_settled, mark_running, mark_unknown, may_serve, restart_timeout},
     timeouts::check_timeout,
@@ -19,7 +17,10 @@ use super::{
     status,
     steps::{is_node_certain, wait_for_nodes},
 };
-use mcm_api::{machine::MachinePhase, node::Node};
+use mcm_api::{
+    machine::MachinePhase,
+    node::{Node, NodeCondition},
+};
 use mcm_rules::plan::{Plan, WaitKind};
 
 /// Plans for a Machine with a Node name, from the state of that Node.

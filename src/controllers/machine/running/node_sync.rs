@@ -26,6 +26,7 @@ use mcm_api::{
     labels,
     machine::{Machine, MachineClass, NodeTemplate},
     node::Node,
+    quantity::is_same_quantity,
 };
 use mcm_rules::{
     plan::{Plan, WaitKind},
@@ -56,7 +57,10 @@ pub(in super::super) fn plan(snapshot: &Snapshot) -> Plan<Action> {
         // The annotation is written after the capacity, so that it never lists less than was applied.
         virtual_capacity = None;
     }
-    let patch = sync_patch(node, &snapshot.machine, &template, virtual_capacity);
+    let mut patch = sync_patch(node, &snapshot.machine, &template, virtual_capacity);
+    if snapshot.is_rolled_out {
+        keep_from_autoscaler(&mut patch, node);
+    }
     if patch.is_null() {
         // A client that changes it back may not have done so yet.
         if let Some((purpose, failure, until)) = snapshot.memory.lately_reverted(snapshot.now) {
@@ -159,6 +163,19 @@ fn sync_patch(
     patch
 }
 
+/// Adds the annotations that the deployment controller sets on Nodes during a rollout, and removes after it, to the first patch
+/// of a Node. Otherwise it would need another patch.
+fn keep_from_autoscaler(patch: &mut Value, node: &Node) {
+    let is_first = patch.pointer("/metadata/finalizers").is_some();
+    let is_set = node.metadata.annotations.as_ref().is_some_and(|map| map.contains_key(labels::SCALE_DOWN_DISABLED))
+        || patch["metadata"]["annotations"].get(labels::SCALE_DOWN_DISABLED).is_some();
+    if is_first && !is_set {
+        for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
+            set(patch, &["metadata", "annotations", key], labels::SCALE_DOWN_IS_DISABLED);
+        }
+    }
+}
+
 /// The content of a last-applied annotation; empty if it is absent or cannot be parsed.
 fn applied<T: serde::de::DeserializeOwned>(node: &Node, annotation: &str) -> Option<T> {
     serde_json::from_str(node.metadata.annotations.as_ref()?.get(annotation)?).ok()
@@ -217,50 +234,16 @@ fn applied_capacity(node: &Node) -> BTreeMap<String, Quantity> {
 fn capacity_patch(node: &Node, desired: &BTreeMap<String, Quantity>) -> Option<Value> {
     let actual = &node.status.capacity;
     let mut patch = Value::Null;
-    for key in applied_capacity(node).keys().filter(|key| !desired.contains_key(*key) && actual.contains_key(*key)) {
+    for key in applied_capacity(node).keys().filter(|key| !desired.contains_key(*key) && actual.contains_key(key)) {
         set(&mut patch, &["status", "capacity", key], Value::Null);
     }
-    for (key, value) in desired.iter().filter(|(key, value)| !actual.get(*key).is_some_and(|it| is_same(it, value))) {
+    for (key, value) in desired
+        .iter()
+        .filter(|(key, value)| !actual.get(key).is_some_and(|it| is_same_quantity(&Quantity(it.to_string()), value)))
+    {
         set(&mut patch, &["status", "capacity", key], value.0.as_str());
     }
     (!patch.is_null()).then_some(patch)
-}
-
-/// Compares quantities by value, because the API server normalizes them: `1000m` to `1`, less than a billionth to that, and
-/// more than an `i64` to the largest one.
-fn is_same(a: &Quantity, b: &Quantity) -> bool {
-    const LARGEST: f64 = 9_223_372_036_854_775_807.0;
-    match (amount(a), amount(b)) {
-        (Some(a), Some(b)) => {
-            let (a, b) = (a.min(LARGEST), b.min(LARGEST));
-            (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
-        }
-        _ => a == b,
-    }
-}
-
-fn amount(quantity: &Quantity) -> Option<f64> {
-    const UNITS: [(&str, f64); 15] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-    ];
-    let text = quantity.0.as_str();
-    let unit = UNITS.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
-    let (number, scale) = unit.unwrap_or((text, 1.0));
-    Some(number.parse::<f64>().ok()? * scale)
 }
 
 #[cfg(test)]
@@ -323,6 +306,20 @@ mod tests {
         assert_eq!(after.spec.taints.len(), 1);
         assert_eq!(after.metadata.finalizers, Some(vec![labels::NODE_FINALIZER.to_owned()]));
         assert!(sync_patch(&after, &machine(), &full(), None).is_null());
+    }
+
+    #[test]
+    fn the_first_patch_leaves_the_annotation_of_a_user_alone() {
+        let mut node =
+            node(json!({ "metadata": { "name": "n", "annotations": { labels::SCALE_DOWN_DISABLED: "x" } } }));
+        let patch = |node: &Node| {
+            let mut patch = sync_patch(node, &machine(), &NodeTemplate::default(), None);
+            keep_from_autoscaler(&mut patch, node);
+            patch["metadata"]["annotations"].get(labels::SCALE_DOWN_DISABLED).cloned()
+        };
+        assert_eq!(patch(&node), None);
+        node.metadata.annotations = None;
+        assert_eq!(patch(&node), Some(json!("true")));
     }
 
     #[test]

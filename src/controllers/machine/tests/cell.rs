@@ -215,3 +215,47 @@ async fn the_node_of_a_machine_that_cannot_be_decoded_is_left_to_it() {
     until("the other one has it", || labels()[labels::MACHINE_NAME] == "newer").await;
     assert_eq!(phase(&wire), MachinePhase::Pending);
 }
+
+#[tokio::test(start_paused = true)]
+async fn aggregates_replace_the_series_of_machines_above_the_bound_and_stay_for_ten_minutes() {
+    const BOUND: usize = 1000;
+    let wire = Wire::new();
+    let add = |number: usize| {
+        let machine = json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+            "metadata": {"name": format!("m-{number}"), "namespace": "shoot", "labels": {"name": "pool"}},
+            "spec": {"class": {"kind": "MachineClass", "name": "missing"}},
+        });
+        wire.create("machines", machine);
+    };
+    (0..BOUND).for_each(add);
+    let leading = Leading::start(&wire, &[KIND], &settings());
+    let series = |text: &str, start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+    let count = || {
+        let text = leading.metrics.render();
+        let value = text.lines().find_map(|line| line.strip_prefix("mcm_machine_items_total ")?.parse::<f64>().ok());
+        value.unwrap_or_default()
+    };
+    until("all machines are exported", || count() == 1000.0).await;
+    let text = leading.metrics.render();
+    assert_eq!(series(&text, "mcm_machine_info{"), BOUND);
+    assert_eq!((series(&text, "mcm_machines"), series(&text, "mcm_series_omitted{")), (0, 0));
+
+    add(BOUND);
+    until("one more is exported", || count() == 1001.0).await;
+    let text = leading.metrics.render();
+    assert_eq!(series(&text, "mcm_machine_info{"), 0);
+    let groups =
+        text.lines().filter(|line| line.starts_with(r#"mcm_machines{namespace="shoot",deployment="pool",phase=""#));
+    let machines: f64 = groups.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
+    assert_eq!(machines, 1001.0, "{text}");
+    let omitted = text.lines().find_map(|line| line.strip_prefix(r#"mcm_series_omitted{of="machines"} "#)).unwrap();
+    assert!(omitted.parse::<usize>().unwrap() > BOUND, "{omitted}");
+
+    wire.remove(&format!("machines/m-{BOUND}"));
+    until("one less is exported", || count() == 1000.0).await;
+    assert_eq!(series(&leading.metrics.render(), "mcm_machine_info{"), 0, "series do not come and go");
+    sleep(Duration::from_mins(10)).await;
+    let text = leading.metrics.render();
+    assert_eq!((series(&text, "mcm_machine_info{"), series(&text, "mcm_machines{")), (BOUND, 0));
+}

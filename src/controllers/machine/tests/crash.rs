@@ -97,11 +97,11 @@ fn conditions_that_come_one_by_one_while_a_node_joins_cost_no_writes() {
 }
 
 #[test]
-fn a_deletion_takes_two_writes_without_pods_and_three_with_pods() {
+fn a_deletion_takes_one_write_without_pods_and_three_with_pods() {
     let mut world = World::running();
     world.delete();
     world.run_until(|world| world.machine.is_none());
-    assert_eq!(world.machine_writes, 2, "{:?}", world.log);
+    assert_eq!(world.machine_writes, 1, "{:?}", world.log);
     let mut world = World::running();
     world.pods = vec![pod("a")];
     world.delete();

@@ -25,6 +25,8 @@ use mcm_driver_host::DriverCatalogue;
 #[derive(Default)]
 pub(super) struct CountingCloud {
     latency: Duration,
+    /// Look-ups do not find its VMs, as in a cloud whose lists are late.
+    is_late: bool,
     /// Names of the Machines, by provider ID.
     vms: Mutex<BTreeMap<String, String>>,
     /// Calls that change something, from their beginning.
@@ -41,6 +43,11 @@ impl CountingCloud {
     /// Each creation takes so long.
     pub fn taking(latency: Duration) -> Arc<Self> {
         Arc::new(Self { latency, ..Self::default() })
+    }
+
+    /// The same, and look-ups do not find the VMs.
+    pub fn taking_with_late_lists(latency: Duration) -> Arc<Self> {
+        Arc::new(Self { latency, is_late: true, ..Self::default() })
     }
 
     pub fn calls(&self) -> usize {
@@ -107,7 +114,7 @@ impl Driver for CountingCloud {
 
     async fn status(&self, request: &MachineRequest) -> Result<Vm, DriverError> {
         let (provider_id, name) = Self::id(request);
-        match self.vms.lock().contains_key(&provider_id) {
+        match self.vms.lock().contains_key(&provider_id) && !self.is_late {
             true => Ok(Vm { provider_id, node_name: name, ..Vm::default() }),
             false => Err(DriverError::new(Code::NotFound, "no VM")),
         }

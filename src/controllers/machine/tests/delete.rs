@@ -116,7 +116,6 @@ fn the_node_is_closed_before_its_pods_are_looked_at() {
         "PatchNodeStatus",
         "StrategicPatchNode",
         "ListPods",
-        "WriteStatus",
         "ReadSecret",
         "DeleteVm",
         "StrategicPatchNode",
@@ -124,7 +123,50 @@ fn the_node_is_closed_before_its_pods_are_looked_at() {
         "PatchMachine",
     ];
     assert_eq!(world.log, expected, "one pass without pods");
-    assert_eq!(world.descriptions(), ["Drain successful. Initiate VM deletion"]);
+    assert_eq!(world.events, ["Drained", "Deleted"]);
+}
+
+const DRAINED: &str = "Drain successful. Initiate VM deletion";
+
+/// Whatever takes long is shown, and the next process continues from there.
+#[rstest]
+#[case::the_cloud_needs_time(|world: &mut World| drop(world.broken.insert(VmCall::Delete, DriverError::not_done("not yet", Duration::from_secs(3)))), DRAINED)]
+#[case::a_pod_was_evicted(|world: &mut World| world.pods = vec![pod("a")], DRAINED)]
+#[case::the_driver_fails(
+    |world: &mut World| drop(world.broken.insert(VmCall::Delete, DriverError::new(Code::Internal, "because"))),
+    "VM deletion failed due to - machine codes error: code = [Internal] message = [because]. Aborting operation. Initiate VM deletion"
+)]
+#[case::another_implementation_began(
+    |world: &mut World| world.edit_status(|status| {
+        status.current_status.phase = MachinePhase::Terminating;
+        status.last_operation.description = STEPS[0].to_owned();
+    }),
+    DRAINED
+)]
+fn the_end_of_a_drain_is_stored_unless_nothing_was_done_and_the_vm_goes_at_once(
+    #[case] change: Change,
+    #[case] expected: &str,
+) {
+    let mut world = deleted();
+    change(&mut world);
+    world.run_until(|world| {
+        !world.statuses.is_empty() && world.descriptions().last() == Some(&expected) || world.machine.is_none()
+    });
+    assert_eq!(world.descriptions().last(), Some(&expected));
+    world.broken.clear();
+    world.run_until(|world| world.machine.is_none());
+}
+
+/// The status does not show that the Node is drained.
+#[test]
+fn after_a_crash_the_drain_of_an_empty_node_is_repeated() {
+    let mut world = deleted();
+    world.faults = vec![(world.actions() + 5, Fault::Crash)];
+    world.pass();
+    assert_eq!((world.log.last().map(String::as_str), world.vms.len()), (Some("DeleteVm"), 0));
+    world.pods = vec![pod("late")];
+    world.run_until(|world| world.machine.is_none());
+    assert!(world.log.contains(&"EvictPod".to_owned()), "{:?}", world.log);
 }
 
 #[rstest]

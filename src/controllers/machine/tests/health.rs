@@ -73,7 +73,7 @@ fn with_template(template: Value) -> World {
 fn not_in_sync(world: &World) -> Option<String> {
     let told = world.status().conditions.into_iter().find(|condition| condition.type_ == "NodeInSync")?;
     assert_eq!(told.status, "False");
-    told.message
+    told.message.map(|text| text.to_string())
 }
 
 fn told(world: &World) -> usize {
@@ -89,6 +89,38 @@ fn a_taint_with_an_empty_value_is_applied_once() {
     world.settle();
     assert_eq!(world.log.iter().filter(|name| *name == "PatchNode").count(), 1, "{:?}", world.log);
     assert_eq!((world.phase(), not_in_sync(&world)), (MachinePhase::Running, None));
+}
+
+/// The deployment controller would annotate them in a patch after the first one.
+#[rstest]
+#[case::without_a_rollout(false, Value::Null, None)]
+#[case::in_a_rollout(true, Value::Null, Some("true"))]
+#[case::as_its_template_says(true, json!({ "annotations": { labels::SCALE_DOWN_DISABLED: "false" } }), Some("false"))]
+fn the_first_patch_of_a_node_keeps_it_from_the_autoscaler_during_a_rollout(
+    #[case] is_rolled_out: bool,
+    #[case] template: Value,
+    #[case] expected: Option<&str>,
+) {
+    let mut world = World::with_machine(json!({ "spec": { "nodeTemplate": { "metadata": template } } }), Value::Null);
+    world.is_rolled_out = is_rolled_out;
+    world.run_until(|world| world.phase() == MachinePhase::Running);
+    world.settle();
+    let annotations = world.nodes["n"].metadata.annotations.clone().unwrap();
+    assert_eq!(annotations.get(labels::SCALE_DOWN_DISABLED).map(String::as_str), expected);
+    let is_ours = annotations.contains_key(labels::SCALE_DOWN_DISABLED_BY_MCM);
+    assert_eq!(is_ours, expected == Some("true"), "only its own annotation is removed later");
+    assert_eq!(world.log.iter().filter(|name| *name == "PatchNode").count(), 1, "{:?}", world.log);
+}
+
+/// The rollout may have ended since, and then the deployment controller has removed them.
+#[test]
+fn later_patches_of_a_node_do_not_keep_it_from_the_autoscaler() {
+    let mut world = with_template(json!({ "metadata": { "labels": { "pool": "a" } } }));
+    world.is_rolled_out = true;
+    world.settle();
+    let metadata = &world.nodes["n"].metadata;
+    assert_eq!(metadata.labels.as_ref().unwrap()["pool"], "a");
+    assert!(!metadata.annotations.as_ref().unwrap().contains_key(labels::SCALE_DOWN_DISABLED));
 }
 
 #[test]

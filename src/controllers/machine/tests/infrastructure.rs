@@ -165,7 +165,7 @@ fn a_machine_of_cluster_api_with_an_id_waits_until_the_driver_finds_that_vm() {
 fn vm_problem(world: &World) -> Option<(String, String)> {
     let condition = world.status().conditions.into_iter().find(|condition| condition.type_ == "VMAvailable")?;
     assert_eq!(condition.status, "False");
-    Some((condition.reason.unwrap(), condition.message.unwrap()))
+    Some((condition.reason.unwrap().to_string(), condition.message.unwrap().to_string()))
 }
 
 #[test]

@@ -20,6 +20,7 @@ use mcm_api::{
 };
 use mcm_driver::{Code, DriverError, Vm};
 use mcm_rules::{
+    drain::PodFacts,
     plan::Step,
     safety::{
         meltdown::{MeltdownLimits, OutOfService, ReplacementPermit},
@@ -299,6 +300,29 @@ fn the_vm_of_a_terminating_machine_is_deleted_after_the_drain(
     terminating(&mut snapshot, text);
     snapshot.learned.secret = secret;
     assert_eq!(refusal(&snapshot, Action::DeleteVm).as_deref(), refused);
+}
+
+/// The Machine is deleted, its Node is cordoned, and these pods were listed.
+fn emptied(pods: Vec<PodFacts>, is_cordoned: bool) -> Snapshot {
+    let mut snapshot = World::running().snapshot();
+    terminating(&mut snapshot, "");
+    if let TargetNodeView::Present(node) = &mut snapshot.node {
+        Arc::make_mut(node).spec.unschedulable = is_cordoned;
+    }
+    (snapshot.learned.secret, snapshot.learned.pods) = (secrets(), PodsView::Listed(pods));
+    snapshot
+}
+
+#[rstest]
+#[case::no_pods(emptied(Vec::new(), true), true)]
+#[case::pods_of_daemon_sets(emptied(vec![PodFacts { is_daemon: true, ..pod("a") }], true), true)]
+#[case::a_pod(emptied(vec![pod("a")], true), false)]
+#[case::a_pod_may_come(emptied(Vec::new(), false), false)]
+#[case::pods_are_unknown({ let mut it = emptied(Vec::new(), true); it.learned.pods = PodsView::NotListed; it }, false)]
+#[case::another_node({ let mut it = emptied(Vec::new(), true); it.node = TargetNodeView::Unknown; it }, false)]
+fn the_vm_of_an_empty_node_is_deleted_before_the_status_shows_the_drain(#[case] snapshot: Snapshot, #[case] may: bool) {
+    let refused = "it would delete an object that is still in use: the status does not show that the node is drained";
+    assert_eq!(refusal(&snapshot, Action::DeleteVm).as_deref(), (!may).then_some(refused));
 }
 
 #[rstest]

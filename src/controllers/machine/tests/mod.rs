@@ -11,6 +11,7 @@ mod infrastructure;
 mod lint;
 mod preserve;
 mod served;
+mod slow_creation;
 mod stale;
 mod tenants;
 mod transcripts;

@@ -1,7 +1,6 @@
 //! Machines that are kept for inspection: requests, effects, and the end.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::NodeCondition;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -13,6 +12,8 @@ use mcm_api::{
         SCALE_DOWN_DISABLED_BY_MCM,
     },
     machine::{AUTO_PRESERVED, MachinePhase},
+    node::NodeCondition,
+    sharing::SharedText,
 };
 use mcm_driver::{Code, DriverError};
 use mcm_rules::{drain::EvictionRefusal, safety::trust::TargetTrust};
@@ -64,7 +65,8 @@ fn is_tainted(world: &World) -> bool {
 fn told(world: &World) -> Option<(String, String, String)> {
     let is_it = |it: &&NodeCondition| it.type_ == "Preserved";
     let condition = world.nodes["n"].status.conditions.iter().find(is_it)?.clone();
-    Some((condition.status, condition.reason.unwrap_or_default(), condition.message.unwrap_or_default()))
+    let text = |text: Option<SharedText>| text.unwrap_or_default().to_string();
+    Some((condition.status.to_string(), text(condition.reason), text(condition.message)))
 }
 
 fn some(text: &str) -> Option<String> {
@@ -501,7 +503,7 @@ fn a_machine_that_is_kept_in_any_phase_loses_the_taint_when_it_runs_again_and_is
     assert!(status == "True" && !message.contains("drained"), "pods run there again: {message}");
     world.pods = vec![pod("b")];
     world.edit_status(|status| status.current_status.phase = MachinePhase::Failed);
-    world.nodes.get_mut("n").unwrap().status.conditions[0].status = "False".to_owned();
+    world.nodes.get_mut("n").unwrap().status.conditions[0].status = "False".into();
     world.run_until(|world| told(world).unwrap().2.contains(DRAINED));
     assert!(world.pods.is_empty() && is_tainted(&world));
 }

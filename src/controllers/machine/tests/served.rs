@@ -23,7 +23,7 @@ const MACHINES_LEASE: &str = "leases/machine-controller";
 const SWITCH: &str = "deployments/machine-controller-manager";
 
 /// The namespace `shoot` with a set of 20 replicas.
-fn world() -> Wire {
+pub(super) fn world() -> Wire {
     let wire = Wire::new();
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "shoot"}, "data": {"userData": "YWJj"},
@@ -50,7 +50,7 @@ fn world() -> Wire {
     wire
 }
 
-fn machine(wire: &Wire, name: &str) {
+pub(super) fn machine(wire: &Wire, name: &str) {
     let machine = json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
         "metadata": {"name": name, "namespace": "shoot", "labels": {"pool": "b"}},

@@ -247,12 +247,12 @@ fn conditions_of_a_node_are_stored_in_small_number_and_size_and_rarely(#[case] c
     assert!(world.machine_writes <= 2, "{}", world.machine_writes);
     let size = json!(world.machine()).to_string().len();
     assert!(size < 20 << 10, "{size}");
-    let stored: Vec<String> = world.status().conditions.into_iter().map(|it| it.type_).collect();
+    let stored: Vec<String> = world.status().conditions.into_iter().map(|it| it.type_.to_string()).collect();
     assert!(stored.contains(&"Ready".to_owned()) && stored.contains(&"DiskPressure".to_owned()), "{stored:?}");
     world.sleep(10);
     world.pass();
     let first = world.status().conditions.into_iter().find(|it| it.type_ == "kubelet.example/c-0");
-    assert_eq!(first.map(|it| it.status), Some("False".to_owned()), "the last state is stored in the end");
+    assert_eq!(first.map(|it| it.status), Some("False".into()), "the last state is stored in the end");
 }
 
 /// A kubelet writes the condition by which the Machine's manager shows a hold.

@@ -64,6 +64,8 @@ pub struct World {
     pub rivals: Vec<Machine>,
     /// Of rivals that cannot be decoded.
     pub unreadable_rivals: Vec<ObjectMeta>,
+    /// A rollout annotates the Nodes of its set.
+    pub is_rolled_out: bool,
     /// False: there is no target cluster.
     pub has_target: bool,
     /// Provider ID to node name and time of birth.
@@ -208,6 +210,7 @@ impl World {
             trust: TargetTrust::default(),
             rivals: Vec::new(),
             unreadable_rivals: Vec::new(),
+            is_rolled_out: false,
             has_target: true,
             vms: BTreeMap::new(),
             is_initialized: false,
@@ -464,7 +467,7 @@ impl World {
             let node = self.look_up(&snapshot.node_key());
             snapshot.other_node = self.other_node(&snapshot.machine);
             snapshot = snapshot.with_node(node, self.rivals());
-            snapshot.now = self.now;
+            (snapshot.now, snapshot.is_rolled_out) = (self.now, self.is_rolled_out);
             let plan = plan(&snapshot, &self.policy);
             assert_eq!(lint(&snapshot, &self.policy, &plan.steps), [], "{plan}");
             self.tell(&plan);

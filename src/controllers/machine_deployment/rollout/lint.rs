@@ -129,7 +129,7 @@ impl InPlaceChanges {
             // A Node that is not known may be selected: then no other is.
             let is_selected = node.map_or(selects, |node| node.labels().contains_key(labels::SELECTED_FOR_UPDATE));
             let patched = steps.iter().find_map(|step| match &step.action {
-                Action::PatchNode { node: patched, patch }
+                Action::PatchNode { node: patched, patch, .. }
                     if node.is_some_and(|node| node.name_any() == patched.name_any()) =>
                 {
                     selection(&patch.unpack())

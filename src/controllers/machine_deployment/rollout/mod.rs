@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    Action, DeploymentPolicy, SetCreateFailure, Snapshot, autoscaler,
+    Action, DeploymentPolicy, NodePatchOrder, SetCreateFailure, Snapshot, autoscaler,
     bounds::ReplicaBounds,
     counts::ScalableSet,
     nodes::DeploymentNodes,
@@ -23,7 +23,7 @@ use super::{
     sets::{OwnedSets, SetView, hash_label, history, naming::identity_for, revision, rollback},
     status::{self, DeploymentStatusInput},
     steps::{
-        PlannedReplicas, emit_creation, emit_deployment, emit_status, machines, push, scale_set, wait_for_unreadable,
+        PlannedReplicas, emit_creation, emit_deployment, emit_status, machines, scale_set, wait_for_unreadable,
         with_finalizer,
     },
     validate::ValidSpec,
@@ -36,7 +36,7 @@ use mcm_api::{
     machine::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, StrategyType},
     reasons::EventReason,
 };
-use mcm_rules::plan::{Event, Plan, Wait, WaitKind};
+use mcm_rules::plan::{Event, Plan, Step, Wait, WaitKind};
 use scale::ScalingInput;
 use updates::paused_counts;
 
@@ -181,17 +181,17 @@ impl<'a> RolloutPlanner<'a> {
         is_changed
     }
 
-    /// Before old Machines are deleted: new pods avoid their Nodes, and the autoscaler is stopped. Afterwards the
-    /// reverse.
+    /// Before old Machines are deleted, new pods avoid their Nodes. Meanwhile the autoscaler is stopped. Afterwards the reverse.
     fn prepare_nodes(&mut self) {
         if self.sets.is_rolling() {
-            for set in &self.sets.sets {
-                self.nodes.disable_scale_down(set);
-            }
+            // Taints come first: sets that shrink wait for them.
             if self.may_overlap() {
                 for set in self.sets.old_sets_mut() {
                     self.nodes.taint(set);
                 }
+            }
+            for set in &self.sets.sets {
+                self.nodes.disable_scale_down(set);
             }
         }
         if let Some(set) = self.sets.new_set_mut() {
@@ -323,7 +323,8 @@ impl<'a> RolloutPlanner<'a> {
         waits
     }
 
-    /// The steps, in a safe order: deletion marks before replicas, Nodes before their Machines, status last.
+    /// The steps, in a safe order: deletion marks before replicas, updated Nodes before their Machines, taints between sets that
+    /// grow and sets that shrink, status last.
     fn emit(self, status: Option<MachineDeploymentStatus>, surplus: Vec<history::SetDeletion>) -> Plan<Action> {
         let mut plan = Plan::default();
         let Self { snapshot, deployment, sets, nodes, machines, created, tried, bounds, .. } = self;
@@ -342,10 +343,11 @@ impl<'a> RolloutPlanner<'a> {
         if let Some(status) = early {
             emit_status(&mut plan, snapshot, status, failed);
         }
+        let mut nodes = nodes.finish(&mut plan);
+        plan.steps.extend(nodes.remove(&NodePatchOrder::BeforeMachines).into_iter().flatten());
         for DraftPatch { current, patch, reason, .. } in machines.finish() {
             plan.then(Action::PatchMachine { machine: current, patch }, reason);
         }
-        nodes.emit(&mut plan);
         for set in &snapshot.strays.altered {
             let name = set.name_any();
             let reason = format!(
@@ -360,13 +362,19 @@ impl<'a> RolloutPlanner<'a> {
         if let Some(set) = created {
             emit_creation(&mut plan, set, &sets, bounds);
         }
-        for DraftPatch { current, patch, reason, event } in sets.into_drafts().filter_map(ObjectDraft::finish) {
-            push(&mut plan, Action::PatchSet { set: current, patch }, reason, event);
-        }
+        let changed = sets.into_drafts().filter_map(ObjectDraft::finish).map(|draft| {
+            let DraftPatch { current: set, patch, reason, event } = draft;
+            Step { action: Action::PatchSet { set, patch }, reason, event }
+        });
+        let (shrinking, growing): (Vec<_>, Vec<_>) = changed.partition(|step| step.action.shrinks_set());
+        plan.steps.extend(growing);
+        plan.steps.extend(nodes.remove(&NodePatchOrder::BeforeShrinking).into_iter().flatten());
+        plan.steps.extend(shrinking);
         for (set, why) in surplus {
             let reason = format!("delete old set {}: {why}", set.name_any());
             plan.then(Action::DeleteSet(set), reason);
         }
+        plan.steps.extend(nodes.remove(&NodePatchOrder::Last).into_iter().flatten());
         if let Some(status) = late {
             let event = status::newly_stopped(snapshot, &status).or_else(|| status::overlap_event(snapshot, &status));
             emit_status(&mut plan, snapshot, status, event);

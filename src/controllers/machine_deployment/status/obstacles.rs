@@ -64,8 +64,8 @@ pub(super) fn top<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Option
 fn obstacle_of(machine: &Machine) -> Option<(BlockedWork, String, String)> {
     let status = machine.status.as_ref()?;
     let blocked = status.conditions.iter().find(|it| it.type_ == MachineConditionType::DrainBlocked.as_str());
-    if let Some(message) = blocked.and_then(|condition| condition.message.clone()) {
-        return Some((BlockedWork::Drain, String::new(), message));
+    if let Some(message) = blocked.and_then(|condition| condition.message.as_deref()) {
+        return Some((BlockedWork::Drain, String::new(), message.to_owned()));
     }
     let operation = &status.last_operation;
     let has_failed = operation.state == Some(OperationState::Failed);

@@ -11,7 +11,7 @@ use super::{
     support::{annotate_deployment, condition, planned, reads},
 };
 use crate::{
-    machine_deployment::{Action, Snapshot, rollout::lint::lint},
+    machine_deployment::{Action, NodePatchOrder, Snapshot, rollout::lint::lint},
     object::{deletion_order::DeletionOrder, in_place as progress, owner},
     testing::Happening,
 };
@@ -461,7 +461,11 @@ fn a_selection_beyond_maxunavailable_is_refused() {
     let snapshot = drive.snapshot();
     let idle = snapshot.nodes.values().find(|node| !progress::is_selected(node)).unwrap();
     let patch = json!({"metadata": {"labels": {labels::SELECTED_FOR_UPDATE: "true"}}});
-    let select = Action::PatchNode { node: Arc::clone(idle), patch: Packed::from(&patch) };
+    let select = Action::PatchNode {
+        node: Arc::clone(idle),
+        patch: Packed::from(&patch),
+        order: NodePatchOrder::BeforeMachines,
+    };
     assert_eq!(rules(&snapshot, vec![select.clone()]), [PlanRule::TooFewAvailable]);
     let mut patient = snapshot.clone();
     Arc::make_mut(&mut patient.deployment).spec.strategy = serde_json::from_value(in_place(0, 2, "Auto")).unwrap();

@@ -1,5 +1,8 @@
 //! Taints and annotations of Nodes.
 
+use std::sync::Arc;
+
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -9,7 +12,7 @@ use super::{
     support::{first_machine, first_node, planned},
 };
 use crate::testing::Happening;
-use mcm_api::labels;
+use mcm_api::{labels, machine::Machine, node::Node};
 
 #[test]
 fn what_a_user_wrote_on_a_node_is_left_alone() {
@@ -46,6 +49,37 @@ fn nodes_are_left_alone_if_the_operator_says_so() {
     drive.edit_class("v2");
     drive.run();
     assert!(!drive.log.contains(" node: ") && !drive.log.contains(" nodes: "), "{}", drive.log);
+}
+
+/// The next plan continues. Nodes that wait for their next attempt leave the others their places.
+#[test]
+fn a_plan_patches_a_thousand_nodes_at_most() {
+    let mut drive = Drive::settled(deployment(1, rolling(1, 0)));
+    drive.edit_class("v2");
+    let mut snapshot = drive.snapshot();
+    let (machine, node) = (Arc::clone(&snapshot.machines[0]), Arc::clone(snapshot.nodes.values().next().unwrap()));
+    (snapshot.machines, snapshot.nodes) = Default::default();
+    for number in 0..1005 {
+        let name = format!("n{number:04}");
+        let (mut machine, mut node) = (Machine::clone(&machine), Node::clone(&node));
+        (machine.metadata.name, node.metadata.name) = (Some(name.clone()), Some(name.clone()));
+        machine.labels_mut().insert(labels::NODE.to_owned(), name.clone());
+        snapshot.machines.push(Arc::new(machine));
+        snapshot.nodes.insert(name, Arc::new(node));
+    }
+    let patched = |snapshot: &_| {
+        let steps = planned(snapshot).steps.into_iter();
+        let nodes = steps.filter_map(|step| match step.action {
+            Action::PatchNode { node, .. } => Some(node.name_any()),
+            _ => None,
+        });
+        nodes.collect::<Vec<_>>()
+    };
+    let first = patched(&snapshot);
+    assert_eq!(first.len(), 1000);
+    let later = snapshot.now + SignedDuration::from_secs(1);
+    snapshot.node_retries = first.into_iter().map(|node| (node, later)).collect();
+    assert_eq!(patched(&snapshot), ["n1000", "n1001", "n1002", "n1003", "n1004"]);
 }
 
 #[test]

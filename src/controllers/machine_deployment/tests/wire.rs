@@ -187,24 +187,79 @@ async fn nothing_is_planned_before_a_resize_without_an_answer_was_read_again() {
     assert_eq!(shell.sets.get(&Key::new("shoot", "old")).unwrap().spec.replicas, 2, "what was read is in the cache");
 }
 
-/// The rollout decided to shrink the old set because the new machine served. It fails while Nodes are patched.
+/// The rollout decided to shrink the old set because the new machine served. It fails while a Node of the old set is tainted.
 #[tokio::test]
-async fn replicas_follow_changes_made_while_nodes_were_patched() {
+async fn replicas_follow_changes_made_while_nodes_were_tainted() {
     let shell = Shell::new();
     shell.reconcile().await.unwrap();
     shell.grow_new_set();
     let (wire, machines) = (shell.wire.clone(), Arc::clone(&shell.machines));
-    shell.nodes.wrote(shell.wire.put("nodes/n", &node_of("n")));
+    shell.nodes.wrote(shell.wire.put("nodes/a", &json!({"spec": {"taints": []}})));
     shell.wire.judge(move |request| {
-        if request == "PATCH nodes/n" {
+        if request == "PATCH nodes/a" {
             let unknown = json!({"status": {"currentStatus": {"phase": "Unknown"}}});
             machines.wrote(wire.put("machines/n", &unknown));
         }
         Fate::Answered
     });
     shell.reconcile().await.unwrap();
-    assert_eq!(shell.wire.count("PATCH nodes/n"), 1);
+    assert_eq!(shell.wire.count("PATCH nodes/a"), 2);
     assert_eq!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().spec.replicas, 3);
+}
+
+/// Writes of sets and Nodes after the first `seen` requests, in order and without repetitions.
+fn writes_after(shell: &Shell, seen: usize) -> Vec<&'static str> {
+    let requests = shell.wire.own_requests();
+    let target = |request: &String| match request.strip_prefix("PATCH ")?.split_once('/')? {
+        ("machinesets", "old") => Some("old set"),
+        ("machinesets", _) => Some("new set"),
+        ("nodes", _) => Some("nodes"),
+        _ => None,
+    };
+    let mut writes: Vec<&str> = requests[seen..].iter().filter_map(target).collect();
+    writes.dedup();
+    writes
+}
+
+/// Thousands of Nodes take longer to taint than new machines take to boot. Pods of the deleted machines would move to Nodes
+/// without the taint.
+#[tokio::test]
+async fn a_set_that_grows_does_not_wait_for_taints_and_one_that_shrinks_does() {
+    let shell = Shell::new();
+    shell.reconcile().await.unwrap();
+    shell.grow_new_set();
+    for node in ["a", "b", "c"] {
+        shell.nodes.wrote(shell.wire.put(&format!("nodes/{node}"), &json!({"spec": {"taints": []}})));
+    }
+    let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}});
+    shell.deployments.wrote(shell.wire.put("machinedeployments/pool", &surge));
+    let seen = shell.wire.own_requests().len();
+    shell.reconcile().await.unwrap();
+    assert_eq!(writes_after(&shell, seen), ["new set", "nodes", "old set"]);
+    assert_eq!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().spec.replicas, 2);
+}
+
+/// They only concern the autoscaler.
+#[tokio::test]
+async fn no_set_waits_for_annotations_of_nodes() {
+    let shell = Shell::new();
+    shell.reconcile().await.unwrap();
+    shell.grow_new_set();
+    shell.nodes.wrote(shell.wire.put("nodes/n", &node_of("n")));
+    let seen = shell.wire.own_requests().len();
+    shell.reconcile().await.unwrap();
+    assert_eq!(writes_after(&shell, seen), ["old set", "nodes"]);
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_be_tainted_does_not_stop_the_rollout() {
+    let shell = Shell::new();
+    shell.reconcile().await.unwrap();
+    shell.grow_new_set();
+    shell.nodes.wrote(shell.wire.put("nodes/a", &json!({"spec": {"taints": []}})));
+    shell.wire.judge(|request| if request == "PATCH nodes/a" { Fate::Refused } else { Fate::Answered });
+    shell.reconcile().await.unwrap();
+    assert_eq!(shell.wire.get::<MachineSet>("machinesets/old").unwrap().spec.replicas, 2);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use kube::{ResourceExt, runtime::watcher::Event};
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::{
     machine_set::{Action, InFlightWrites, MachineSetReconciler, SetWritesInFlight},
@@ -248,6 +249,33 @@ async fn a_rejected_create_fails_fast_and_leaves_nothing_in_flight() {
     assert_eq!(*shell.woken.lock(), [Key::new("shoot", "pool")], "the deployment has its room back");
 }
 
+/// The first creation of the second plan is not answered.
+#[tokio::test(start_paused = true)]
+async fn after_a_plan_of_creations_the_next_one_does_not_start_slowly() {
+    let (shell, mut count) = (Shell::new(150, 0), 0);
+    shell.wire.judge(move |request| {
+        count += usize::from(request == "POST machines");
+        if count == 101 && request == "POST machines" { Fate::Silent } else { Fate::Answered }
+    });
+    timeout(Duration::from_secs(1), shell.reconcile()).await.unwrap_err();
+    assert_eq!(shell.wire.count("POST machines"), 150);
+}
+
+#[tokio::test]
+async fn a_rejected_create_stops_those_behind_it() {
+    let (shell, mut count) = (Shell::new(200, 0), 0);
+    shell.wire.judge(move |request| {
+        count += usize::from(request == "POST machines");
+        if count > 100 && request == "POST machines" { Fate::Refused } else { Fate::Answered }
+    });
+    shell.reconcile().await.unwrap_err();
+    let created = shell.wire.count("POST machines");
+    assert!((101..=132).contains(&created), "{created}");
+    assert_eq!(shell.in_flight(), SetWritesInFlight::default());
+    shell.reconcile().await.unwrap_err();
+    assert_eq!(shell.wire.count("POST machines"), created + 1, "it starts slowly again");
+}
+
 #[tokio::test]
 async fn the_deployment_is_woken_when_nothing_is_in_flight_any_more() {
     let shell = Shell::new(2, 0);
@@ -373,7 +401,7 @@ async fn a_set_that_goes_leaves_a_machine_that_was_released_unnoticed() {
 async fn the_loop_asks_the_lint() {
     let shell = Shell::new(1, 1);
     let reconciler = &shell.runner.reconciler;
-    let snapshot = reconciler.observe(&key(), &Default::default(), &()).unwrap();
+    let snapshot = reconciler.observe(&key(), &Default::default(), &Default::default()).unwrap();
     let mut plan = snapshot.plan();
     assert_eq!(snapshot.lint(&plan), None);
     plan.then(Action::DeleteMachine(Arc::clone(&snapshot.machines[0])), "no reason");

@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     machine::metrics::machines, machine_deployment::metrics::machine_deployments, machine_set::metrics::machine_sets,
 };
+use mcm_runtime::metrics::SeriesGroup;
 
 fn object<K: DeserializeOwned>(value: Value) -> Arc<K> {
     Arc::new(serde_json::from_value(value).unwrap())
@@ -173,4 +174,138 @@ fn conditions_and_failed_machines_of_a_deployment_are_printed() {
             r#"mcm_machine_deployment_failed_machines{name="d",namespace="n",failed_machine_name="m",failed_machine_provider_id="id",failed_machine_owner_ref="s",failed_machine_last_operation_state="Failed",failed_machine_last_operation_machine_operation_type="Create"} 1"#,
         ],
     );
+}
+
+fn aggregated(add: impl FnOnce(&mut TextExposition)) -> (String, u64) {
+    let mut out = TextExposition::aggregating([SeriesGroup::Machines]);
+    add(&mut out);
+    let omitted = out.omitted().map(|(_, count)| count).sum();
+    (out.finish(), omitted)
+}
+
+#[test]
+fn aggregates_count_machines_by_deployment_and_phase_with_the_age_of_the_oldest() {
+    let machine = |name: &str, created: &str, owner: Value, phase: &str| {
+        let mut metadata = json!({"name": name, "namespace": "shoot", "creationTimestamp": created});
+        metadata.as_object_mut().unwrap().extend(owner.as_object().unwrap().clone());
+        object(json!({
+            "metadata": metadata, "spec": {},
+            "status": {"currentStatus": {"phase": phase}, "conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+    };
+    let labelled = json!({"labels": {"name": "pool"}});
+    let of_set = json!({"ownerReferences": [
+        {"apiVersion": "v1", "kind": "MachineSet", "name": "pool-84dff", "uid": "1", "controller": true},
+    ]});
+    let all = [
+        machine("a", "2026-01-01T00:00:00Z", labelled.clone(), "Running"),
+        machine("b", "2025-01-01T00:00:00Z", labelled.clone(), "Running"),
+        machine("c", "2999-01-01T00:00:00Z", labelled, "Failed"),
+        machine("d", "2026-01-01T00:00:00Z", of_set, ""),
+        machine("e", "2026-01-01T00:00:00Z", json!({}), "Odd"),
+    ];
+    let began = jiff::Timestamp::now();
+    let (text, omitted) = aggregated(|out| machines(&all, out));
+    assert_lines(
+        &text,
+        &[
+            "mcm_machine_items_total 5",
+            r#"mcm_machines{namespace="shoot",deployment="pool",phase="Running"} 2"#,
+            r#"mcm_machines{namespace="shoot",deployment="pool",phase="Failed"} 1"#,
+            r#"mcm_machines{namespace="shoot",deployment="pool-84dff",phase="New"} 1"#,
+            r#"mcm_machines{namespace="shoot",deployment="",phase="Other"} 1"#,
+            r#"mcm_machines_oldest_age_seconds{namespace="shoot",deployment="pool",phase="Failed"} 0"#,
+        ],
+    );
+    let oldest = r#"mcm_machines_oldest_age_seconds{namespace="shoot",deployment="pool",phase="Running"} "#;
+    let age: f64 = text.lines().find_map(|line| line.strip_prefix(oldest)).unwrap().parse().unwrap();
+    let since = began.duration_since("2025-01-01T00:00:00Z".parse().unwrap()).as_secs_f64();
+    assert!(age >= since && age < since + 3600.0, "{age} instead of {since}");
+    // Of each machine its properties and a condition, and of three a phase with a number.
+    assert_eq!(omitted, 13);
+    assert!(!text.contains("name=\"a\"") && !text.contains("name=\"c\""), "{text}");
+}
+
+#[test]
+fn aggregates_leave_the_numbers_of_sets_and_deployments_and_drop_their_properties() {
+    let set = |name: &str, replicas: i32| {
+        object(json!({
+            "metadata": {"name": name, "namespace": "n"}, "spec": {"replicas": replicas, "template": {}},
+            "status": {
+                "replicas": replicas, "machineSetCondition": [{"type": "Frozen", "status": "True"}],
+                "failedMachines": [{"name": "m", "providerID": "id", "ownerRef": "s", "lastOperation": {}}],
+            },
+        }))
+    };
+    let (text, omitted) = aggregated(|out| machine_sets(&[set("s", 5), set("old", 0)], out));
+    assert_lines(
+        &text,
+        &[
+            "mcm_machine_set_items_total 2",
+            r#"mcm_machine_set_info_spec_replicas{name="s",namespace="n"} 5"#,
+            r#"mcm_machine_set_status_replicas{name="s",namespace="n"} 5"#,
+            r#"mcm_machine_set_status_condition{name="s",namespace="n",condition="Frozen"} 1"#,
+        ],
+    );
+    assert!(!text.contains("\"old\"") && !text.contains("mcm_machine_set_info{") && !text.contains("failed"), "{text}");
+    assert_eq!(omitted, 3 + 9, "properties and a failed machine of one, and all series of the other");
+
+    let deployment = object(json!({
+        "metadata": {"name": "d", "namespace": "n"},
+        "spec": {
+            "replicas": 7, "template": {}, "revisionHistoryLimit": 2,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        },
+        "status": {"replicas": 9, "conditions": [{"type": "Progressing", "status": "True"}]},
+    }));
+    let (text, omitted) = aggregated(|out| machine_deployments(&[deployment], out));
+    assert_lines(
+        &text,
+        &[
+            "mcm_machine_deployment_items_total 1",
+            r#"mcm_machine_deployment_info_spec_paused{name="d",namespace="n"} 0"#,
+            r#"mcm_machine_deployment_info_spec_replicas{name="d",namespace="n"} 7"#,
+            r#"mcm_machine_deployment_status_replicas{name="d",namespace="n"} 9"#,
+            r#"mcm_machine_deployment_status_condition{name="d",namespace="n",condition="Progressing"} 1"#,
+        ],
+    );
+    assert!(!text.contains("max_surge") && !text.contains("revision_history"), "{text}");
+    assert_eq!(omitted, 5);
+}
+
+/// With seven of each cell, and about a thousand of the process, these are fewer than 8,000.
+#[test]
+fn two_hundred_control_planes_of_fifty_machines_have_sixteen_series_each() {
+    const PLANES: usize = 200;
+    let in_plane = |plane: usize, name: &str| json!({"name": name, "namespace": format!("shoot-{plane}"), "labels": {"name": "pool"}});
+    let condition = |type_: &str| json!({"type": type_, "status": "True"});
+    let (mut all_machines, mut sets, mut deployments) = (Vec::new(), Vec::new(), Vec::new());
+    for plane in 0..PLANES {
+        for number in 0..50 {
+            all_machines.push(object(json!({
+                "metadata": in_plane(plane, &format!("pool-{number}")), "spec": {},
+                "status": {"currentStatus": {"phase": "Running"}, "conditions": [condition("Ready")]},
+            })));
+        }
+        for (name, replicas) in [("pool-new", 50), ("pool-old", 0)] {
+            sets.push(object(json!({
+                "metadata": in_plane(plane, name), "spec": {"replicas": replicas, "template": {}},
+                "status": {"replicas": replicas},
+            })));
+        }
+        // The owner of the sets is not a subject of this test.
+        deployments.push(object(json!({
+            "metadata": in_plane(plane, "pool"),
+            "spec": {"replicas": 50, "template": {}, "strategy": {"type": "RollingUpdate"}},
+            "status": {"replicas": 50, "conditions": [condition("Available"), condition("Progressing")]},
+        })));
+    }
+    let (text, _) = aggregated(|out| {
+        machines(&all_machines, out);
+        machine_sets(&sets, out);
+        machine_deployments(&deployments, out);
+    });
+    let is_owner = |line: &&str| line.starts_with("mcm_machine_set_without_owner");
+    let series = text.lines().filter(|line| !line.starts_with('#') && !is_owner(line));
+    assert_eq!(series.count(), 3 + 16 * PLANES);
 }

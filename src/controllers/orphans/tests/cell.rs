@@ -23,6 +23,7 @@ use mcm_driver::{
     VmsByProviderId, spec::ClassProblems,
 };
 use mcm_driver_host::DriverCatalogue;
+use mcm_runtime::target::{TargetClients, TargetId};
 
 const PERIOD: Duration = Duration::from_mins(15);
 
@@ -209,6 +210,17 @@ async fn while_machines_are_frozen_nothing_is_deleted() {
     sleep(PERIOD * 10).await;
     assert_eq!(world.deleted(), [""; 0]);
     world.wire.judge(|_| Fate::Answered);
+    until("the orphan is deleted", || !world.deleted().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_vm_is_deleted_while_its_target_is_not_connected() {
+    let world = World::new();
+    let leading = world.start_with(&[KIND], Leading::start_with_target);
+    leading.cell.targets().disconnect(&TargetId::only());
+    sleep(PERIOD * 10).await;
+    assert_eq!(world.deleted(), [""; 0]);
+    leading.cell.targets().connect(&TargetId::only(), &TargetClients::one(&world.wire.client()));
     until("the orphan is deleted", || !world.deleted().is_empty()).await;
 }
 

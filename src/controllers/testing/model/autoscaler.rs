@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+#[cfg(test)]
 use rstest::rstest;
 use serde_json::json;
 use tokio::time::sleep;
@@ -156,6 +157,7 @@ async fn choose(world: &World, count: usize) -> BTreeSet<String> {
     chosen
 }
 
+#[cfg(test)]
 #[rstest]
 #[case::one(1, 8)]
 #[case::two(2, 24)]
@@ -178,6 +180,7 @@ async fn exactly_the_machines_that_the_autoscaler_chooses_go(#[case] count: usiz
 }
 
 /// The rollout replaces the others, and deletes only chosen Machines of the new template.
+#[cfg(test)]
 #[rstest]
 #[case::one_old_set(1)]
 #[case::two_old_sets(2)]
@@ -204,6 +207,7 @@ async fn the_autoscaler_chooses_in_the_middle_of_a_rollout(#[case] rollouts: usi
 }
 
 /// The autoscaler removes the Node of a dead VM before the health timeout of its Machine.
+#[cfg(test)]
 #[rstest]
 #[case::before_the_machine_shows_it(Duration::from_secs(1))]
 #[case::of_an_unknown_machine(Duration::from_mins(2))]

@@ -135,6 +135,12 @@ impl DesiredState {
         }
     }
 
+    /// So many Machines, of which a rolling update replaces a share at a time.
+    #[cfg(test)]
+    pub(super) const fn percent(replicas: i32, percent: i32) -> Self {
+        Self { surge: Amount::Percent(percent), unavailable: Amount::Percent(percent), ..Self::of(replicas) }
+    }
+
     /// Another label for Nodes.
     pub(super) fn relabel(&mut self) {
         self.label += 1;

@@ -13,8 +13,6 @@
 mod condition;
 mod drain;
 
-use k8s_openapi::api::core::v1::NodeCondition;
-
 use crate::{
     machine::{Action, MachinePolicy, Snapshot, conditions, status},
     object::in_place::{self, UpdateResult},
@@ -22,7 +20,7 @@ use crate::{
 use condition::{enter, node_of};
 use mcm_api::{
     machine::{MachinePhase, MachineStatus, OperationState, OperationType},
-    node::Node,
+    node::{Node, NodeCondition},
     reasons::{EventReason, InPlaceUpdateReason as Reason},
 };
 use mcm_rules::plan::{Event, Plan, WaitKind};

@@ -311,6 +311,37 @@ async fn a_machine_that_needs_its_slot_no_more_does_not_keep_the_others_of_the_a
     assert_eq!(*shop.cloud.calls.lock(), ["status", "create"]);
 }
 
+/// The drain found no pod. Without a status it would be repeated when there is a slot, which needs a slot for drains.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_waits_for_its_slot_stores_that_the_node_is_drained() {
+    const DRAINED: &str = "Drain successful. Initiate VM deletion";
+    let shop = Arc::new(Shop::new());
+    shop.deleted();
+    shop.known_node(&ready());
+    let operation = json!({ "type": "Delete", "state": "Processing", "description": DRAINED });
+    let status = json!({ "currentStatus": { "phase": "Terminating" }, "lastOperation": operation });
+    let spec = json!({ "providerID": "cloud:///1" });
+    shop.machine("other", json!({ "metadata": { "deletionTimestamp": at(90) }, "spec": spec, "status": status }));
+    let (inner, told) = (Arc::clone(&shop), Arc::new(Mutex::new(None)));
+    let text = Arc::clone(&told);
+    *shop.cloud.hook.lock() = Some(Box::new(move |_| {
+        if text.lock().is_some() {
+            return;
+        }
+        *text.lock() = Some(String::new());
+        // While the other machine has the only slot.
+        let runtime = tokio::runtime::Handle::current();
+        let requeue = tokio::task::block_in_place(|| runtime.block_on(inner.reconcile()));
+        assert!(matches!(requeue, Ok(RequeueTime::OnChange)), "{requeue:?}");
+        *text.lock() = inner.stored().status.map(|status| status.last_operation.description);
+    }));
+    shop.reconciler.handle(&Key::new("ns", "other")).await.unwrap();
+    assert_eq!(told.lock().as_deref(), Some(DRAINED));
+    shop.reconcile().await.unwrap();
+    assert!(shop.api.get(&format!("{MACHINES}/m")).is_none());
+    assert_eq!(shop.calls("GET", "/pods").len(), 1, "the pods are not listed again");
+}
+
 #[tokio::test]
 async fn credentials_that_come_during_a_call_are_tried_at_once() {
     let shop = Shop::new();
@@ -354,6 +385,8 @@ async fn the_deletion_of_a_machine_is_measured_from_the_wish_to_the_end_of_its_v
     let series =
         r#"mcm_machine_delete_duration_seconds{namespace="ns",machine_deployment="pool",instance_type="",zone=""} 10"#;
     assert!(text.lines().any(|line| line == series), "{text}");
+    let drained = r#"mcm_machine_drain_duration_seconds{namespace="ns",machine_deployment="pool"} 10"#;
+    assert!(text.lines().any(|line| line == drained), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

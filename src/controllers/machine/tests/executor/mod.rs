@@ -200,6 +200,7 @@ impl Shop {
             queue: Arc::clone(&queue),
             permits: Arc::default(),
             holds: Arc::default(),
+            rollouts: Arc::default(),
             servers: Arc::default(),
             policy: Arc::default(),
             checks: LookupCoalescer::new(Duration::ZERO),
