@@ -12,14 +12,10 @@ use tokio::time::{Instant, sleep};
 use mirror::MigrationCache;
 
 use super::{
-    object::{Kind, ObjectId},
+    Kind, MigrationDirection, MigrationStage, MigrationUnit, ObjectId, Snapshot,
     observe::{MigrationEnvironment, NotRead},
-    plan::{NoAbort, NoPlan, Plan, abort, plan},
-    snapshot::Snapshot,
-    stage::MigrationStage,
-    step::Action,
-    unit::MigrationUnit,
-    way::MigrationDirection,
+    plan::{NoPlan, Plan, abort, plan},
+    step::{Action, MigrationWrite},
 };
 
 /// Field manager of all writes.
@@ -45,12 +41,9 @@ pub enum MigrationError {
     /// Something cannot be read.
     #[error(transparent)]
     Read(#[from] NotRead),
-    /// The unit is being migrated in another direction.
+    /// The unit is being migrated in another direction, or there is nothing to undo.
     #[error(transparent)]
     NoPlan(#[from] NoPlan),
-    /// There is nothing to undo.
-    #[error(transparent)]
-    NoAbort(#[from] NoAbort),
     /// Checks failed, so nothing was begun.
     #[error("{}: nothing was changed, because checks failed: {}", .0.unit, reasons(.0))]
     Refused(Box<Plan>),
@@ -172,7 +165,7 @@ impl MigrationEnvironment {
             for action in &plan.todo.actions {
                 show(Event::Write(action));
                 let written = self.execute(mirror.seen(), way, action).await;
-                mirror.wrote(action.id().kind);
+                mirror.wrote(action.id.kind);
                 if written? == StepWriteResult::Changed {
                     break;
                 }
@@ -205,39 +198,39 @@ impl MigrationEnvironment {
         way: MigrationDirection,
         action: &Action,
     ) -> Result<StepWriteResult, MigrationError> {
-        let api = self.api(action.id().kind);
-        let name = &action.id().name;
-        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let written = match action {
-            Action::Create { object, .. } => match serde_json::from_value::<DynamicObject>(object.clone()) {
+        let Action { id, change } = action;
+        let (api, name) = (self.api(id.kind), &id.name);
+        let field_manager = Some(MANAGER.to_owned());
+        let parameters = PatchParams { field_manager: field_manager.clone(), ..PatchParams::default() };
+        let written = match change {
+            MigrationWrite::Create(object) => match serde_json::from_value::<DynamicObject>(object.clone()) {
                 Ok(object) => {
-                    let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+                    let parameters = PostParams { field_manager, ..PostParams::default() };
                     api.create(&parameters, &object).await.map(drop)
                 }
                 Err(error) => Err(kube::Error::SerdeError(error)),
             },
-            Action::Patch { id, patch } => {
+            MigrationWrite::Patch(patch) => {
                 api.patch(name, &parameters, &Patch::Merge(guarded(s, id, patch))).await.map(drop)
             }
-            Action::PatchStatus { id, patch } => {
+            MigrationWrite::PatchStatus(patch) => {
                 api.patch_status(name, &parameters, &Patch::Merge(guarded(s, id, patch))).await.map(drop)
             }
-            Action::Tag { id, is_listed } => {
-                let tagged = self.tag(s, way, &id.name, *is_listed).await;
+            MigrationWrite::Tag { is_listed } => {
+                let tagged = self.tag(s, way, name, *is_listed).await;
                 return tagged.map(|()| StepWriteResult::Done).map_err(|problem| MigrationError::NotTagged {
                     unit: s.unit.clone(),
                     action: Box::new(action.clone()),
                     problem,
                 });
             }
-            Action::Delete { id, uid } => {
-                let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            MigrationWrite::Delete { uid } => {
                 // An object of another provider may own unknown resources.
                 let is_of_other = id.kind.is_of_other();
                 let policy = if is_of_other { PropagationPolicy::Orphan } else { PropagationPolicy::Background };
                 let parameters = DeleteParams {
                     propagation_policy: Some(policy),
-                    preconditions: Some(preconditions),
+                    preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
                     ..DeleteParams::default()
                 };
                 api.delete(name, &parameters).await.map(drop)

@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::{
-    snapshot::{MachineObjects, Snapshot},
-    step::RemainingWork,
+    MachineObjects, MigrationDirection, Snapshot,
+    step::{RemainingWork, each, expect, wait},
     swap,
-    way::MigrationDirection,
 };
-pub use mcm_conversion::provider_id;
+use mcm_conversion::provider_id;
 use mcm_rules::plan::shell::word;
 
 /// The most instances of one command: the limit of the API.
@@ -34,19 +33,14 @@ pub fn join(s: &Snapshot) -> RemainingWork {
 
 /// Undoes [`join`], also for VMs that ended.
 pub fn left(s: &Snapshot) -> RemainingWork {
-    settle(s, |recorded, members| {
-        let inside: BTreeSet<String> = members.intersection(recorded).cloned().collect();
-        (!inside.is_empty()).then(|| ("to leave", inside.clone(), detach(s, &inside)))
-    })
+    settle(s, ("to leave", detach), |recorded, members| recorded.intersection(members).cloned().collect())
 }
 
 /// Undoes [`leave`]. A VM that ended cannot join; the group replaces it after its provider was unpaused.
 pub fn joined(s: &Snapshot) -> RemainingWork {
     let ended: BTreeSet<String> = ended(s).iter().map(MachineObjects::vm).collect();
-    settle(s, |recorded, members| {
-        let outside: BTreeSet<String> =
-            recorded.difference(members).filter(|id| !ended.contains(*id)).cloned().collect();
-        (!outside.is_empty()).then(|| ("to join", outside.clone(), attach(s, &outside)))
+    settle(s, ("to join", attach), |recorded, members| {
+        recorded.difference(members).filter(|id| !ended.contains(*id)).cloned().collect()
     })
 }
 
@@ -57,52 +51,52 @@ fn ended(s: &Snapshot) -> Vec<MachineObjects<'_>> {
 }
 
 /// The migration stops without a VM that ended: after it is undone, the owner of the machines replaces it.
-fn complete(s: &Snapshot, mut todo: RemainingWork) -> RemainingWork {
-    for member in ended(s) {
-        todo.expect(false, format!("VM {}, which ended: undo the migration with mcm adopt abort", member.name));
-    }
-    todo
+fn complete(s: &Snapshot, todo: RemainingWork) -> RemainingWork {
+    todo.and(each(ended(s), |member| {
+        wait(format!("VM {}, which ended: undo the migration with mcm adopt abort", member.name))
+    }))
 }
 
-/// The VMs that have to change, the change, and its commands.
-type GroupChange = (&'static str, BTreeSet<String>, Vec<String>);
+/// A change of the group, and its commands for some VMs.
+type GroupChange = (&'static str, fn(&Snapshot, &BTreeSet<String>) -> Vec<String>);
 
 /// Waits for a change of the members. A member without a record was started by the group meanwhile.
 fn settle(
     s: &Snapshot,
-    change: impl FnOnce(&BTreeSet<String>, &BTreeSet<String>) -> Option<GroupChange>,
+    (how, commands): GroupChange,
+    select: impl FnOnce(&BTreeSet<String>, &BTreeSet<String>) -> BTreeSet<String>,
 ) -> RemainingWork {
-    let mut todo = RemainingWork { asks_cloud: true, ..RemainingWork::default() };
     let recorded: BTreeSet<String> = s.recorded().map(|member| member.vm()).collect();
     if recorded.is_empty() {
         return RemainingWork::default();
     }
     let group = format!("Auto Scaling group {}", name(s));
-    let members = match s.cloud.as_ref().and_then(|cloud| cloud.members.as_ref()) {
-        None => {
-            todo.expect(false, "a response of the cloud");
-            return todo;
+    let todo = match members(s) {
+        None => wait("a response of the cloud"),
+        Some(Err(error)) => wait(format!("the members of {group}, which cannot be listed: {error}")),
+        Some(Ok(members)) => {
+            let ids = select(&recorded, &members);
+            let (shown, commands) = (instances(&ids).join(", "), commands(s, &ids).join("; "));
+            let changed = expect(ids.is_empty(), format!("{shown} {how} {group}; run: {commands}"));
+            let strangers = instances(&members.difference(&recorded).cloned().collect());
+            changed.and(each(strangers, |stranger| {
+                let command = format!(
+                    "aws autoscaling terminate-instance-in-auto-scaling-group{} --instance-id {} \
+                     --should-decrement-desired-capacity",
+                    region(s),
+                    word(&stranger)
+                );
+                wait(format!("{stranger}, which {group} started meanwhile, to be deleted; run: {command}"))
+            }))
         }
-        Some(Err(error)) => {
-            todo.expect(false, format!("the members of {group}, which cannot be listed: {error}"));
-            return todo;
-        }
-        Some(Ok(members)) => members.iter().map(|id| provider_id::identity(id)).collect::<BTreeSet<String>>(),
     };
-    if let Some((how, ids, commands)) = change(&recorded, &members) {
-        let instances = instances(&ids).join(", ");
-        todo.expect(false, format!("{instances} {how} {group}; run: {}", commands.join("; ")));
-    }
-    for stranger in instances(&members.difference(&recorded).cloned().collect()) {
-        let command = format!(
-            "aws autoscaling terminate-instance-in-auto-scaling-group{} --instance-id {} \
-             --should-decrement-desired-capacity",
-            region(s),
-            word(&stranger)
-        );
-        todo.expect(false, format!("{stranger}, which {group} started meanwhile, to be deleted; run: {command}"));
-    }
-    todo
+    RemainingWork { asks_cloud: true, ..todo }
+}
+
+/// The identities of the VMs in the group, or the text of an error; `None` if the cloud was not read.
+pub fn members(s: &Snapshot) -> Option<Result<BTreeSet<String>, &String>> {
+    let members = s.cloud.as_ref()?.members.as_ref()?.as_ref();
+    Some(members.map(|ids| ids.iter().map(|id| provider_id::identity(id)).collect()))
 }
 
 /// Without the process Launch the group starts no successor, also if its provider still wrote a capacity.

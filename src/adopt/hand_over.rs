@@ -12,11 +12,9 @@
 use serde_json::json;
 
 use super::{
-    object::{Kind, UnstructuredObject},
-    snapshot::Snapshot,
-    stage::MigrationStage,
-    step::{Action, RemainingWork, Step},
-    verdicts::{CheckVerdict, MigrationCheck, of_whole},
+    Kind, MigrationStage, Snapshot, UnstructuredObject,
+    step::{RemainingWork, Step, delete, each, expect, wait, want},
+    verdicts::{CheckVerdict, MigrationCheck, cluster_is_unpaused, of_whole},
 };
 use mcm_api::{labels, reasons::StandInCondition};
 use mcm_conversion::types::{MachineAuthority, MigrationSide, names};
@@ -27,9 +25,9 @@ const SYNCHRONIZED: &str = StandInCondition::Synchronized.as_str();
 
 /// No step can be undone: until the first is done, the stand-in takes the authority back on request.
 pub const STEPS: [Step; 3] = [
-    Step { title: "transfer the authority to the MCM controllers", todo: give, undo: None },
-    Step { title: "remove the MachineSets and Machines that mirror the machines", todo: remove, undo: None },
-    Step { title: "remove the label from the namespace", todo: leave, undo: None },
+    Step::new("transfer the authority to the MCM controllers", give),
+    Step::new("remove the MachineSets and Machines that mirror the machines", remove),
+    Step::new("remove the label from the namespace", leave),
 ];
 
 /// The stage of the hand-over of a deployment; a finished one is `Closing`.
@@ -84,10 +82,7 @@ fn serves(s: &Snapshot) -> CheckVerdict {
 }
 
 fn nobody_paused(s: &Snapshot, deployment: &UnstructuredObject) -> CheckVerdict {
-    let cluster = s.find(Kind::Cluster, &s.cluster);
-    if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
-        return Err(format!("Cluster {} is paused: unpause it", s.cluster));
-    }
+    cluster_is_unpaused(s)?;
     match deployment.annotation(names::PAUSED) {
         Some(_) => Err(format!("{} is paused: remove the annotation {}", deployment.id(), names::PAUSED)),
         None => Ok("nothing is paused".to_owned()),
@@ -117,51 +112,38 @@ fn has_native(s: &Snapshot) -> CheckVerdict {
 
 /// From now on the deletion of the MachineDeployment deletes nothing natively.
 fn give(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
     if shown(s).is_none_or(UnstructuredObject::is_deleting) {
-        return todo;
+        return RemainingWork::default();
     }
     let Some(migration) = s.find(Kind::Migration, s.name()) else {
-        todo.expect(false, format!("{} {}, which the stand-in creates", Kind::Migration, s.name()));
-        return todo;
+        return wait(format!("{} {}, which the stand-in creates", Kind::Migration, s.name()));
     };
-    todo.want(migration, &json!({ "spec": { "authority": MigrationSide::MachineController } }));
     let is_given = migration.value["status"]["authority"] == json!(MachineAuthority::MachineController);
-    todo.expect(is_given, "the stand-in to transfer the authority to the MCM controllers");
-    todo
+    want(migration, &json!({ "spec": { "authority": MigrationSide::MachineController } }))
+        .and(expect(is_given, "the stand-in to transfer the authority to the MCM controllers"))
 }
 
 /// The stand-in removes the rest.
 fn remove(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    match shown(s) {
-        Some(deployment) if deployment.is_deleting() => {
-            todo.expect(false, format!("{} to be deleted", deployment.id()))
-        }
-        Some(deployment) => {
-            todo.actions.push(Action::Delete { id: deployment.id(), uid: deployment.uid().to_owned() });
-        }
-        None => {}
-    }
+    let to_be_deleted = |left: &UnstructuredObject| wait(format!("{} to be deleted", left.id()));
+    let root = each(shown(s), |deployment| match deployment.is_deleting() {
+        true => to_be_deleted(deployment),
+        false => delete(deployment),
+    });
     let is_mirror = |one: &&UnstructuredObject| one.annotation(labels::MIRROR).is_some();
     let is_own = |one: &&UnstructuredObject| one.label(names::DEPLOYMENT_NAME) == Some(s.name());
     let mirrors = s.all(Kind::CapiSet).chain(s.all(Kind::CapiMachine)).filter(is_mirror).filter(is_own);
     let migration = s.find(Kind::Migration, s.name()).filter(|one| is_of_stand_in(one));
-    for left in mirrors.chain(migration) {
-        todo.expect(false, format!("{} to be deleted", left.id()));
-    }
-    todo
+    root.and(each(mirrors.chain(migration), to_be_deleted))
 }
 
 /// The last deployment also removes the label, which keeps core from acting in the namespace.
 fn leave(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
     match s.find(Kind::Namespace, &s.namespace) {
-        None => todo.expect(false, format!("Namespace {}", s.namespace)),
-        Some(_) if other(s).is_some() => {}
-        Some(namespace) => todo.want(namespace, &json!({ "metadata": { "labels": { (labels::STAND_IN): null } } })),
+        None => wait(format!("Namespace {}", s.namespace)),
+        Some(_) if other(s).is_some() => RemainingWork::default(),
+        Some(namespace) => want(namespace, &json!({ "metadata": { "labels": { (labels::STAND_IN): null } } })),
     }
-    todo
 }
 
 /// The reason for which the label stays, if it does.

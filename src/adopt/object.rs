@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use mcm_api::{
     kinds::{self, ResourceKind},
-    labels,
+    labels, patch,
 };
-pub use mcm_conversion::{PROVIDERS, ProviderKinds, ProviderRole, types::names};
+use mcm_conversion::{PROVIDERS, ProviderKinds, ProviderRole, types::names};
 
 /// A kind that a migration reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,8 +119,8 @@ impl Kind {
         )
     }
 
-    /// Its controllers confirm the pause of an object.
-    pub const fn is_paused_by_annotation(self) -> bool {
+    /// Its controllers read the pause annotation of Cluster API.
+    pub const fn has_pause_annotation(self) -> bool {
         matches!(
             self,
             Self::CapiDeployment
@@ -130,10 +130,17 @@ impl Kind {
                 | Self::InfraMachine
                 | Self::MachinePool
                 | Self::Other(_, ProviderRole::Machine | ProviderRole::Pool)
-                | Self::Deployment
-                | Self::Set
-                | Self::Machine
         )
+    }
+
+    /// The native controllers reconcile it.
+    pub const fn is_native(self) -> bool {
+        matches!(self, Self::Deployment | Self::Set | Self::Machine)
+    }
+
+    /// Its controllers confirm the pause of an object.
+    pub const fn is_paused_by_annotation(self) -> bool {
+        self.has_pause_annotation() || self.is_native()
     }
 
     /// `apiVersion` of its objects.
@@ -151,8 +158,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_native = matches!(self, Self::Deployment | Self::Set | Self::Machine);
-        write!(f, "{}{}", if is_native { "MCM " } else { "" }, self.resource().name)
+        write!(f, "{}{}", if self.is_native() { "MCM " } else { "" }, self.resource().name)
     }
 }
 
@@ -308,15 +314,9 @@ pub fn lacking(live: &Value, wanted: &Value) -> Option<Value> {
     }
 }
 
-/// `from` with nulls for fields that `to` does not have: as a merge patch it replaces `from` by `to`.
+/// The merge patch that replaces the fields of `from` by those of `to`.
 pub fn replacing(from: &Value, to: &Value) -> Value {
-    let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
-    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let kept = to.iter().map(|(key, value)| match from.get(key) {
-        Some(before) => (key.clone(), replacing(before, value)),
-        None => (key.clone(), value.clone()),
-    });
-    Value::Object(gone.chain(kept).collect())
+    patch::diff(from, to).unwrap_or_else(|| json!({}))
 }
 
 /// Without empty texts, which Go leaves out.
@@ -335,7 +335,6 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use mcm_api::patch;
 
     #[rstest]
     #[case::has_it(json!({"a": 1, "b": 2}), json!({"a": 1}), None)]
@@ -349,13 +348,5 @@ mod tests {
         let mut after = live;
         patch::apply(&mut after, &patch.unwrap_or_else(|| json!({})));
         assert_eq!(lacking(&after, &wanted), None);
-    }
-
-    #[test]
-    fn a_replacement_removes_the_rest_of_the_value() {
-        let (mut from, to) = (json!({"a": 1, "b": {"c": 2, "d": 3}}), json!({"b": {"c": 4}, "e": 5}));
-        let patch = replacing(&from, &to);
-        patch::apply(&mut from, &patch);
-        assert_eq!(from, to);
     }
 }

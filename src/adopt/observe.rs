@@ -15,11 +15,7 @@ use kube::{
 };
 
 use super::{
-    object::{Kind, UnstructuredObject},
-    snapshot::{ClassVmNames, CloudAnswers, MachineObjects, Snapshot},
-    swap,
-    unit::MigrationUnit,
-    way::MigrationDirection,
+    Kind, MachineObjects, MigrationDirection, MigrationUnit, Snapshot, UnstructuredObject, snapshot::CloudAnswers, swap,
 };
 use mcm_api::machine::{Machine, MachineClass};
 use mcm_controllers::machine;
@@ -27,15 +23,17 @@ use mcm_conversion::{
     UserAnswers,
     types::{self, MigrationSide, names},
 };
-use mcm_driver::{Code, MachineRequest, SecretData};
+use mcm_driver::{Code, Driver, MachineRequest, SecretData, VmsByProviderId};
 use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{objects::chain, owners::VmOwners, secrets::SecretCache};
 
 /// Concurrent calls of the cloud.
 const CALLS: usize = 8;
 
-/// The classes of machines by name, and the data of their Secrets; an error is a text for users.
-type ClassesByName = BTreeMap<String, (Arc<MachineClass>, Result<SecretData, String>)>;
+/// The driver of a class, and the data of its Secrets; an error is a text for users.
+type ClassAccess = Result<(Arc<dyn Driver>, SecretData), String>;
+/// The classes of machines by name.
+type ClassesByName = BTreeMap<String, (Arc<MachineClass>, ClassAccess)>;
 
 /// The two API servers and the cloud of a migration.
 pub struct MigrationEnvironment {
@@ -71,24 +69,24 @@ pub enum NotRead {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The namespace cannot be read.
-    #[error("get Namespace {name}: the user needs the ClusterRole mcm-adopt-hand-over in this namespace")]
-    Namespace {
+    /// An object cannot be read.
+    #[error("get {kind} {name}{}", remedy(*kind))]
+    Get {
+        /// Its kind.
+        kind: Kind,
         /// Its name.
         name: String,
         /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
-    /// A Secret cannot be read.
-    #[error("get Secret {name}")]
-    Secret {
-        /// Its name.
-        name: String,
-        /// The cause.
-        #[source]
-        source: Box<kube::Error>,
-    },
+}
+
+const fn remedy(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Namespace => ": the user needs the ClusterRole mcm-adopt-hand-over in this namespace",
+        _ => "",
+    }
 }
 
 impl MigrationEnvironment {
@@ -146,28 +144,32 @@ impl MigrationEnvironment {
     /// # Errors
     /// They cannot be read.
     pub async fn read(&self, kind: Kind, snapshot: &mut Snapshot) -> Result<(), NotRead> {
-        let mut read = Vec::new();
-        if kind == Kind::Secret {
-            for name in snapshot.secret_names() {
-                let found = self.api(Kind::Secret).get_opt(&name).await;
-                let found = found.map_err(|source| NotRead::Secret { name, source: Box::new(source) })?;
-                read.extend(found.and_then(|one| stored(Kind::Secret, &one)));
-            }
-        } else if kind == Kind::Namespace {
-            let found = self.api(kind).get_opt(&self.namespace).await;
-            let name = self.namespace.clone();
-            let found = found.map_err(|source| NotRead::Namespace { name, source: Box::new(source) })?;
-            read.extend(found.and_then(|one| stored(kind, &one)));
-        } else {
-            read = match self.list(kind).await {
+        let names = match kind {
+            Kind::Secret => Some(snapshot.secret_names()),
+            Kind::Namespace => Some([self.namespace.clone()].into()),
+            _ => None,
+        };
+        let read = match names {
+            Some(names) => self.get(kind, names).await?,
+            None => match self.list(kind).await {
                 // A provider that is not installed has no objects.
                 Err(NotRead::NotServed { .. }) if kind.is_of_other() => Vec::new(),
                 listed => listed?,
-            };
-        }
+            },
+        };
         snapshot.objects.retain(|id, _| id.kind != kind);
         snapshot.objects.extend(read.into_iter().map(|object| (object.id(), object)));
         Ok(())
+    }
+
+    async fn get(&self, kind: Kind, names: BTreeSet<String>) -> Result<Vec<UnstructuredObject>, NotRead> {
+        let mut read = Vec::new();
+        for name in names {
+            let found = self.api(kind).get_opt(&name).await;
+            let found = found.map_err(|source| NotRead::Get { kind, name, source: Box::new(source) })?;
+            read.extend(found.and_then(|one| stored(kind, &one)));
+        }
+        Ok(read)
     }
 
     /// All objects of a kind.
@@ -191,57 +193,40 @@ impl MigrationEnvironment {
             s.all(Kind::Class).filter(|_| way.keeps_core()).filter_map(UnstructuredObject::decoded::<MachineClass>);
         // Without a watch, so each Secret is read live.
         let secrets = SecretCache::new(mcm_controllers::secret::CACHE.empty(), &self.management);
-        let of_machines = machines.iter().filter_map(|machine| {
-            let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
-            let class = stored.or_else(|| swap::class(s).filter(|_| way.keeps_core()))?;
-            serde_json::from_value::<MachineClass>(class).ok()
-        });
+        let of_machines = machines.iter().filter_map(|machine| class_of(s, machine, way));
         // Without machines, only the class of the pool shows its group.
         let of_pool = s.pool().and_then(|_| serde_json::from_value::<MachineClass>(swap::class(s)?).ok());
         let all = of_machines.chain(of_all).chain(of_pool).map(|class| (class.name_any(), Arc::new(class)));
         let all: BTreeMap<String, Arc<MachineClass>> = all.collect();
         let ask = async |class: &MachineClass| {
-            let secret = secret_of(class, &secrets).await;
-            let listed = self.list_of(class, &secret).await;
-            (secret, listed)
+            let access = self.access(class, &secrets).await;
+            let listed = match &access {
+                Ok((driver, secret)) => driver.list(class, secret).await.map_err(|error| error.message),
+                Err(error) => Err(error.clone()),
+            };
+            let named = |vms: VmsByProviderId| vms.into_iter().map(|(id, vm)| (id, vm.machine)).collect();
+            (access, listed.map(|vms| Arc::<BTreeMap<String, String>>::new(named(vms))))
         };
         let answers = shared(all.values(), ask).await;
         let (mut classes, mut listed) = (ClassesByName::new(), BTreeMap::new());
-        for ((name, class), (secret, vms)) in all.into_iter().zip(answers.into_values()) {
-            classes.insert(name.clone(), (class, secret));
+        for ((name, class), (access, vms)) in all.into_iter().zip(answers.into_values()) {
+            classes.insert(name.clone(), (class, access));
             listed.insert(name, vms);
         }
-        let found = stream::iter(machines).map(|machine| self.find_vm(machine, &classes)).buffer_unordered(CALLS);
-        let found = found.collect().await;
-        let members = self.members_of_group(s, &classes).await;
-        CloudAnswers { found, listed, members }
+        let known = &classes;
+        let find = |machine: Machine| async move { (machine.name_any(), find_vm(machine, known).await) };
+        let found = stream::iter(machines).map(find).buffer_unordered(CALLS).collect().await;
+        CloudAnswers { found, listed, members: members_of_group(s, &classes).await }
     }
 
-    async fn list_of(&self, class: &MachineClass, secret: &Result<SecretData, String>) -> ClassVmNames {
+    async fn access(&self, class: &MachineClass, secrets: &SecretCache) -> ClassAccess {
+        let name = class.name_any();
         let driver = self.drivers.get(class).map_err(|error| error.to_string())?;
-        let listed = driver.list(class, secret.as_ref().map_err(String::clone)?).await;
-        let listed = listed.map_err(|error| error.message)?;
-        Ok(Arc::new(listed.into_iter().map(|(id, vm)| (id, vm.machine)).collect()))
-    }
-
-    /// The members of the group of the migrated pool.
-    async fn members_of_group(
-        &self,
-        s: &Snapshot,
-        classes: &ClassesByName,
-    ) -> Option<Result<BTreeSet<String>, String>> {
-        let pool = s.pool()?;
-        let class = swap::class(s).and_then(|class| Some(class["metadata"]["name"].as_str()?.to_owned()));
-        let known = class.and_then(|class| classes.get(&class));
-        let Some((class, secret)) = known else { return Some(Err("its MachineClass is not known".to_owned())) };
-        Some(match (self.drivers.get(class), secret) {
-            (Ok(driver), Ok(secret)) => {
-                let members = driver.members_of_group(class, secret, pool.name()).await;
-                members.map_err(|error| error.message)
-            }
-            (Err(error), _) => Err(error.to_string()),
-            (_, Err(error)) => Err(error.clone()),
-        })
+        let merged = machine::secrets_of_class(class, secrets).await;
+        let merged =
+            merged.map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)))?;
+        let secret = merged.complete().map_err(|missing| format!("MachineClass {name} needs {missing}"))?;
+        Ok((driver, secret))
     }
 
     /// Adds the tags of its class and the marker of the namespace to the VM of a machine, or removes the marker and the
@@ -253,9 +238,7 @@ impl MigrationEnvironment {
         let member = s.recorded().find(|member| member.name == name);
         let machine = member.and_then(|member| machine_of(s, &member, way));
         let machine = machine.ok_or_else(|| format!("the machine of VM {name} is unknown"))?;
-        let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
-        let class = stored.or_else(|| swap::class(s)).and_then(|class| serde_json::from_value(class).ok());
-        let class: MachineClass = class.ok_or_else(|| format!("the class of VM {name} cannot be read"))?;
+        let class = class_of(s, &machine, way).ok_or_else(|| format!("the class of VM {name} cannot be read"))?;
         let secrets = SecretCache::new(mcm_controllers::secret::CACHE.empty(), &self.management);
         let merged = machine::secrets_of_class(&class, &secrets).await.map_err(|error| chain(&error))?;
         let secret = merged.complete().map_err(|missing| format!("VM {name} cannot be tagged without {missing}"))?;
@@ -267,27 +250,6 @@ impl MigrationEnvironment {
         let (machine, class, owner) = (Arc::new(machine), Arc::new(class), owner.marker().to_owned());
         let request = MachineRequest { machine, class, secret, owner, may_pause: false };
         driver.tag(&request, is_listed).await.map_err(|error| error.message)
-    }
-
-    async fn find_vm(&self, machine: Machine, classes: &ClassesByName) -> (String, Result<Option<String>, String>) {
-        let name = machine.name_any();
-        let Some((class, secret)) = classes.get(&machine.spec.class.name) else {
-            return (name, Err(format!("MachineClass {} does not exist or cannot be read", machine.spec.class.name)));
-        };
-        let (driver, secret) = match (self.drivers.get(class), secret) {
-            (Ok(driver), Ok(secret)) => (driver, secret),
-            (Err(error), _) => return (name, Err(error.to_string())),
-            (_, Err(error)) => return (name, Err(error.clone())),
-        };
-        let (class, secret) = (Arc::clone(class), secret.clone());
-        let (machine, owner) = (Arc::new(machine), String::new());
-        let request = MachineRequest { machine, class, secret, owner, may_pause: false };
-        let answer = match driver.status(&request).await {
-            Ok(vm) => Ok(Some(vm.provider_id)),
-            Err(error) if error.code == Code::NotFound => Ok(None),
-            Err(error) => Err(error.message),
-        };
-        (name, answer)
     }
 
     /// Names of the Clusters in a namespace.
@@ -311,16 +273,44 @@ impl MigrationEnvironment {
         let name = format!("{cluster}-kubeconfig");
         let secrets: Api<Secret> = Api::namespaced(management.clone(), namespace);
         let found = secrets.get_opt(&name).await;
-        let found = found.map_err(|source| NotRead::Secret { name, source: Box::new(source) })?;
+        let found = found.map_err(|source| NotRead::Get { kind: Kind::Secret, name, source: Box::new(source) })?;
         Ok(found.and_then(|secret| secret.data?.remove(names::KUBECONFIG_KEY)).map(|value| value.0))
     }
 }
 
-async fn secret_of(class: &MachineClass, secrets: &SecretCache) -> Result<SecretData, String> {
-    let (name, merged) = (class.name_any(), machine::secrets_of_class(class, secrets).await);
-    let merged =
-        merged.map_err(|error| format!("cannot read the Secrets of MachineClass {name}: {}", chain(&error)))?;
-    merged.complete().map_err(|missing| format!("MachineClass {name} needs {missing}"))
+/// ID of the VM of a machine; `None` if the cloud has none.
+async fn find_vm(machine: Machine, classes: &ClassesByName) -> Result<Option<String>, String> {
+    let name = &machine.spec.class.name;
+    let missing = || format!("MachineClass {name} does not exist or cannot be read");
+    let (class, access) = classes.get(name).ok_or_else(missing)?;
+    let (driver, secret) = access.clone()?;
+    let (class, machine) = (Arc::clone(class), Arc::new(machine));
+    let request = MachineRequest { machine, class, secret, owner: String::new(), may_pause: false };
+    match driver.status(&request).await {
+        Ok(vm) => Ok(Some(vm.provider_id)),
+        Err(error) if error.code == Code::NotFound => Ok(None),
+        Err(error) => Err(error.message),
+    }
+}
+
+/// The members of the group of the migrated pool.
+async fn members_of_group(s: &Snapshot, classes: &ClassesByName) -> Option<Result<BTreeSet<String>, String>> {
+    let pool = s.pool()?;
+    let class = swap::class(s).and_then(|class| Some(class["metadata"]["name"].as_str()?.to_owned()));
+    Some(match class.and_then(|class| classes.get(&class)) {
+        None => Err("its MachineClass is not known".to_owned()),
+        Some((_, Err(error))) => Err(error.clone()),
+        Some((class, Ok((driver, secret)))) => {
+            driver.members_of_group(class, secret, pool.name()).await.map_err(|error| error.message)
+        }
+    })
+}
+
+/// The class of a machine, stored or derived.
+fn class_of(s: &Snapshot, machine: &Machine, way: MigrationDirection) -> Option<MachineClass> {
+    let stored = s.find(Kind::Class, &machine.spec.class.name).map(|class| class.value.clone());
+    let class = stored.or_else(|| swap::class(s).filter(|_| way.keeps_core()))?;
+    serde_json::from_value(class).ok()
 }
 
 /// The answer for each class, by name. Classes that differ only by their names share one, such as those of MCMMachines that

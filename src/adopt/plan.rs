@@ -5,21 +5,19 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
+    Kind, MachineObjects, MigrationDirection, MigrationStage, MigrationUnit, ObjectId, Snapshot, UnstructuredObject,
     checks::{checks, converted},
-    from_other, from_pool, group, hand_over, lone,
-    object::{Kind, ObjectId, UnstructuredObject},
-    snapshot::{MachineObjects, Snapshot},
-    stage::MigrationStage,
-    step::{Action, RemainingWork, Step},
-    to_capi, to_native, to_other, to_pool,
-    unit::MigrationUnit,
+    group, hand_over,
+    hold::{pause_all, resume_all},
+    route::MigrationRoute,
+    step::{Action, MigrationWrite, RemainingWork, each, wait, want, want_status, write},
     verdicts::{MigrationCheck, OF_MACHINE},
-    way::MigrationDirection,
 };
-use mcm_conversion::types::{MCMMigration, MCMMigrationStatus, MachineAuthority, MigratedMachine, MigrationSide};
+use mcm_conversion::types::{MCMMigration, MachineAuthority, MigratedMachine, MigrationSide};
 
 /// Condition of an MCMMigration.
 pub const MIGRATED: &str = "Migrated";
+const REFUSED: &str = "every check to pass";
 /// The most changed Nodes in that condition.
 const MOST_CHANGES: usize = 20;
 
@@ -98,6 +96,15 @@ pub enum NoPlan {
         /// The unit of the MCMMigration.
         other: MigrationUnit,
     },
+    /// It cannot be undone.
+    #[error(
+        "{unit}: there is nothing to undo: no migration is in progress, or its authority is already switched; mcm adopt \
+         apply completes it, or reverses a complete one"
+    )]
+    NothingToUndo {
+        /// The requested unit.
+        unit: MigrationUnit,
+    },
 }
 
 impl Plan {
@@ -128,17 +135,19 @@ pub fn plan(s: &Snapshot, way: MigrationDirection) -> Result<Plan, NoPlan> {
     let migration = s.migration();
     let stage = stage_of(s, migration.as_ref(), way)?;
     let mut plan = Plan::begun(s, way, stage);
-    let (before, after) = path(if stage == MigrationStage::Backward { way.back() } else { way }, &s.unit);
-    let is_recorded = migration.as_ref().and_then(status).is_some_and(|status| !status.machines.is_empty());
+    let recorded = migration.as_ref().and_then(|migration| migration.status.as_ref());
+    let is_recorded = recorded.is_some_and(|status| !status.machines.is_empty());
     if stage == MigrationStage::Fresh || (stage == MigrationStage::Forward && !is_recorded) {
         plan.checks = checks(s, way);
         plan.losses = converted(s, way).losses.iter().map(ToString::to_string).collect();
         plan.asks_cloud = stage == MigrationStage::Fresh;
     }
     if stage == MigrationStage::Backward {
-        for step in before.iter().rev() {
+        let route = MigrationRoute::in_direction(way.back(), &s.unit);
+        for step in route.before.iter().rev() {
             plan.add(step.title, || step.undo.map(|undo| undo(s)).unwrap_or_default());
         }
+        plan.add(route.pause, || resume_all(s, way.back()));
         plan.add("restore the authority", || switch(s, way.to(), "Aborted"));
         plan.asks_cloud |= plan.todo.asks_cloud;
         return Ok(plan);
@@ -146,30 +155,27 @@ pub fn plan(s: &Snapshot, way: MigrationDirection) -> Result<Plan, NoPlan> {
     if s.unit.is_pool() && matches!(stage, MigrationStage::Fresh | MigrationStage::Forward) {
         plan.by_hand = group::commands(s, way);
     }
-    let ahead =
-        |is_over: bool, todo: &dyn Fn() -> RemainingWork| if is_over { RemainingWork::default() } else { todo() };
-    let is_begun = stage != MigrationStage::Fresh;
-    let is_switched = matches!(stage, MigrationStage::Closing | MigrationStage::Done);
     if stage == MigrationStage::Done {
         plan.losses.extend(noted(migration.as_ref()));
     }
-    let refused = plan.failed().next().is_some();
-    plan.add("suspend the authority of the controllers", || ahead(is_begun, &|| begin(s, way, refused)));
-    for (number, step) in before.iter().enumerate() {
-        plan.add(step.title, || ahead(is_switched, &|| (step.todo)(s)));
-        if number == 0 {
-            let is_over = is_switched || is_recorded;
-            let is_next = plan.add("record machines, VMs and Nodes", || ahead(is_over, &|| record(s, way, refused)));
-            plan.asks_cloud |= is_next;
-        }
+    let is_begun = stage != MigrationStage::Fresh;
+    let is_done = stage == MigrationStage::Done;
+    let is_switched = is_done || stage == MigrationStage::Closing;
+    let is_refused = plan.failed().next().is_some();
+    let route = MigrationRoute::in_direction(way, &s.unit);
+    plan.add_unless(is_begun, "suspend the authority of the controllers", || begin(s, way, is_refused));
+    plan.add_unless(is_switched, route.pause, || pause_all(s, way));
+    let is_over = is_switched || is_recorded;
+    let is_recording = plan.add_unless(is_over, "record machines, VMs and Nodes", || record(s, way, is_refused));
+    for step in route.before {
+        plan.add_unless(is_switched, step.title, || (step.todo)(s));
     }
-    plan.add("switch the authority", || ahead(is_switched, &|| switch(s, way.to(), "Switched")));
-    for step in after {
-        plan.add(step.title, || ahead(stage == MigrationStage::Done, &|| (step.todo)(s)));
+    plan.add_unless(is_switched, "switch the authority", || switch(s, way.to(), "Switched"));
+    for step in route.after {
+        plan.add_unless(is_done, step.title, || (step.todo)(s));
     }
-    let is_next =
-        plan.add("compare VMs and Nodes with the record", || ahead(stage == MigrationStage::Done, &|| finish(s, way)));
-    plan.asks_cloud |= is_next || plan.todo.asks_cloud;
+    let is_comparing = plan.add_unless(is_done, "compare VMs and Nodes with the record", || finish(s, way));
+    plan.asks_cloud |= is_recording || is_comparing || plan.todo.asks_cloud;
     Ok(plan)
 }
 
@@ -182,18 +188,12 @@ fn plan_hand_over(s: &Snapshot) -> Plan {
     plan.losses.extend(hand_over::kept_label(s));
     let is_refused = plan.failed().next().is_some();
     for step in &hand_over::STEPS {
-        plan.add(step.title, || if is_refused { refused() } else { (step.todo)(s) });
+        plan.add(step.title, || if is_refused { wait(REFUSED) } else { (step.todo)(s) });
     }
     if plan.current().is_none() {
         plan.stage = MigrationStage::Done;
     }
     plan
-}
-
-fn refused() -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    todo.expect(false, "every check to pass");
-    todo
 }
 
 impl Plan {
@@ -212,6 +212,11 @@ impl Plan {
         }
     }
 
+    /// Adds a step that is done if `is_over`, whatever the objects are by now. True if it is the current one.
+    fn add_unless(&mut self, is_over: bool, title: &'static str, todo: impl FnOnce() -> RemainingWork) -> bool {
+        self.add(title, || if is_over { RemainingWork::default() } else { todo() })
+    }
+
     /// Adds a step. True if it is the current one. Later steps are not computed.
     fn add(&mut self, title: &'static str, todo: impl FnOnce() -> RemainingWork) -> bool {
         let progress = if self.current().is_some() {
@@ -225,38 +230,17 @@ impl Plan {
     }
 }
 
-/// The steps before and after the switch.
-fn path(way: MigrationDirection, unit: &MigrationUnit) -> (&'static [Step], &'static [Step]) {
-    let is_lone = unit.is_lone();
-    match way {
-        MigrationDirection::FromOther if unit.is_pool() => (&from_pool::BEFORE, &from_pool::AFTER),
-        MigrationDirection::ToOther if unit.is_pool() => (&to_pool::BEFORE, &to_pool::AFTER),
-        MigrationDirection::ToNative if is_lone => (&lone::TO_NATIVE, &lone::AFTER_TO_NATIVE),
-        MigrationDirection::FromNative if is_lone => (&lone::TO_CAPI, &lone::AFTER_TO_CAPI),
-        MigrationDirection::ToNative => (&to_native::BEFORE, &to_native::AFTER),
-        MigrationDirection::FromNative => (&to_capi::BEFORE, &to_capi::AFTER),
-        MigrationDirection::FromOther => (&from_other::BEFORE, &from_other::AFTER),
-        MigrationDirection::ToOther => (&to_other::BEFORE, &to_other::AFTER),
-        MigrationDirection::FromStandIn => (&[], &[]),
-    }
-}
-
-fn status(migration: &MCMMigration) -> Option<&MCMMigrationStatus> {
-    migration.status.as_ref()
-}
-
 fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: MigrationDirection) -> Result<MigrationStage, NoPlan> {
     let Some(migration) = migration else { return Ok(MigrationStage::Fresh) };
     let wanted = migration.spec.authority;
-    let status = status(migration).cloned().unwrap_or_default();
+    let status = migration.status.clone().unwrap_or_default();
     let unit = s.unit.clone();
     let other = MigrationUnit::from_spec(&migration.spec, s.name());
     if other != unit {
         return Err(NoPlan::OtherUnit { unit, other });
     }
-    let is_undone = status.from == Some(wanted);
+    let (is_undone, begun) = (status.from == Some(wanted), MigrationDirection::begun(&status));
     if status.authority == Some(MachineAuthority::Migrating) {
-        let begun = MigrationDirection::begun(&status);
         return match is_undone {
             false if begun == Some(way) => Ok(MigrationStage::Forward),
             true if begun == Some(way.back()) => Ok(MigrationStage::Backward),
@@ -267,10 +251,8 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: MigrationDirect
     let is_there = status.authority == Some(wanted.into());
     let is_migrated = status.conditions.iter().any(|one| one.type_ == MIGRATED && one.status == "True");
     match is_there {
-        true if !is_undone && !is_migrated => match MigrationDirection::begun(&status) == Some(way) {
-            true => Ok(MigrationStage::Closing),
-            false => Err(NoPlan::OtherWay { unit, to: wanted }),
-        },
+        true if !is_undone && !is_migrated && begun == Some(way) => Ok(MigrationStage::Closing),
+        true if !is_undone && !is_migrated => Err(NoPlan::OtherWay { unit, to: wanted }),
         true if wanted == way.to() => Ok(MigrationStage::Done),
         _ => Ok(MigrationStage::Fresh),
     }
@@ -279,44 +261,39 @@ fn stage_of(s: &Snapshot, migration: Option<&MCMMigration>, way: MigrationDirect
 /// Writes into the MCMMigration that no side has the authority any more.
 fn begin(s: &Snapshot, way: MigrationDirection, is_refused: bool) -> RemainingWork {
     if is_refused {
-        return refused();
+        return wait(REFUSED);
     }
-    let mut todo = RemainingWork::default();
     let mut spec = json!({ "authority": way.to(), "clusterName": s.cluster });
     if !matches!(s.unit, MigrationUnit::Deployment(_)) {
         spec["kind"] = json!(s.unit.kind());
     }
     let Some(migration) = s.find(Kind::Migration, s.name()) else {
         let id = ObjectId::new(Kind::Migration, s.name());
+        let metadata = json!({ "name": s.name(), "namespace": s.namespace });
         let object = json!({
-            "apiVersion": Kind::Migration.api_version(), "kind": "MCMMigration",
-            "metadata": { "name": s.name(), "namespace": s.namespace }, "spec": spec,
+            "apiVersion": Kind::Migration.api_version(), "kind": "MCMMigration", "metadata": metadata, "spec": spec,
         });
-        todo.actions.push(Action::Create { id, object });
-        return todo;
+        return write(id, MigrationWrite::Create(object));
     };
-    todo.want(migration, &json!({ "spec": spec }));
-    todo.then(|| {
+    want(migration, &json!({ "spec": spec })).then(|| {
         let status = json!({
             "authority": MachineAuthority::Migrating, "from": way.from(), "to": way.to(), "machines": null, "set": null,
             "conditions": conditions(s, "False", "Migrating", String::new()),
         });
-        write_status(migration, &status)
+        want_status(migration, &status)
     })
 }
 
 /// Records the state that must be the same in the end. Everything is paused now, so it is read again.
 fn record(s: &Snapshot, way: MigrationDirection, is_refused: bool) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return RemainingWork::default() };
     if is_refused {
-        todo.expect(false, "every check to pass, or mcm adopt abort to undo the migration");
-        return todo;
+        return wait("every check to pass, or mcm adopt abort to undo the migration");
     }
     let from = way.from();
     let machines: Vec<MigratedMachine> = s.members_of(from).iter().filter_map(recorded).collect();
     let set = s.set_of(from).map(UnstructuredObject::name);
-    write_status(migration, &json!({ "machines": machines, "set": set }))
+    want_status(migration, &json!({ "machines": machines, "set": set }))
 }
 
 fn recorded(member: &MachineObjects<'_>) -> Option<MigratedMachine> {
@@ -336,32 +313,27 @@ fn switch(s: &Snapshot, to: MigrationSide, reason: &str) -> RemainingWork {
     if migration.value["status"]["authority"] == json!(MachineAuthority::from(to)) {
         return RemainingWork::default();
     }
-    write_status(
-        migration,
-        &json!({ "authority": MachineAuthority::from(to), "conditions": conditions(s, "False", reason, String::new()) }),
-    )
+    let conditions = conditions(s, "False", reason, String::new());
+    want_status(migration, &json!({ "authority": MachineAuthority::from(to), "conditions": conditions }))
 }
 
 /// The same machines, the same VMs, the same Nodes since the same boot, and no VM without a machine. A Node that was lost or
 /// restarted meanwhile is named in the condition: nothing would restore it.
 fn finish(s: &Snapshot, way: MigrationDirection) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    let Some(migration) = s.find(Kind::Migration, s.name()) else { return todo };
+    let Some(migration) = s.find(Kind::Migration, s.name()) else { return RemainingWork::default() };
     let lost: Vec<&str> = s.recorded().filter(|member| member.node.is_none()).map(|member| member.name).collect();
     let of_cloud = ["orphans", "unclaimed", OF_MACHINE[1], OF_MACHINE[2]];
     let is_meant = |one: &MigrationCheck| of_cloud.contains(&one.check) && !lost.contains(&one.machine.as_str());
-    for check in checks(s, way.back()).into_iter().filter(|one| is_meant(one) && !one.passed) {
-        todo.expect(false, format!("this check to pass: {check}"));
-    }
-    todo.then(|| {
+    let failed = checks(s, way.back()).into_iter().filter(|one| is_meant(one) && !one.passed);
+    each(failed, |check| wait(format!("this check to pass: {check}"))).then(|| {
         let migrated = conditions(s, "True", "Migrated", shortened(&changes(s)));
-        write_status(migration, &json!({ "conditions": migrated }))
+        want_status(migration, &json!({ "conditions": migrated }))
     })
 }
 
 /// Changes of Nodes during a complete migration.
 fn noted(migration: Option<&MCMMigration>) -> Option<String> {
-    let migrated = migration.and_then(status)?.conditions.iter().find(|one| one.type_ == MIGRATED)?;
+    let migrated = migration?.status.as_ref()?.conditions.iter().find(|one| one.type_ == MIGRATED)?;
     Some(migrated.message.clone()).filter(|message| !message.is_empty())
 }
 
@@ -394,12 +366,6 @@ fn changes(s: &Snapshot) -> Vec<String> {
     recorded.iter().filter_map(change).collect()
 }
 
-fn write_status(migration: &UnstructuredObject, status: &Value) -> RemainingWork {
-    let patch = super::object::lacking(&migration.value, &json!({ "status": status }));
-    let actions = patch.map(|patch| Action::PatchStatus { id: migration.id(), patch });
-    RemainingWork { actions: actions.into_iter().collect(), ..RemainingWork::default() }
-}
-
 fn conditions(s: &Snapshot, status: &str, reason: &str, message: String) -> Value {
     let migrated = Condition {
         type_: MIGRATED.to_owned(),
@@ -416,21 +382,19 @@ fn conditions(s: &Snapshot, status: &str, reason: &str, message: String) -> Valu
 ///
 /// # Errors
 /// The authority was already switched, or no migration is running.
-pub fn abort(s: &Snapshot) -> Result<(MigrationDirection, Vec<Action>), NoAbort> {
+pub fn abort(s: &Snapshot) -> Result<(MigrationDirection, Vec<Action>), NoPlan> {
     let status = s.migration().and_then(|migration| migration.status).unwrap_or_default();
     let (Some(migration), Some(MachineAuthority::Migrating), Some(way)) =
         (s.find(Kind::Migration, s.name()), status.authority, MigrationDirection::begun(&status))
     else {
-        return Err(NoAbort { unit: s.unit.clone() });
+        return Err(NoPlan::NothingToUndo { unit: s.unit.clone() });
     };
-    let mut todo = RemainingWork::default();
-    todo.want(migration, &json!({ "spec": { "authority": way.from() } }));
-    Ok((way.back(), todo.actions))
+    Ok((way.back(), want(migration, &json!({ "spec": { "authority": way.from() } })).actions))
 }
 
 /// The direction of the running migration, or of the last one.
 pub fn way_of(migration: &MCMMigration) -> MigrationDirection {
-    let begun = status(migration).and_then(MigrationDirection::begun).map(|way| {
+    let begun = migration.status.as_ref().and_then(MigrationDirection::begun).map(|way| {
         let is_back = migration.spec.authority == way.from();
         if is_back { way.back() } else { way }
     });
@@ -440,14 +404,4 @@ pub fn way_of(migration: &MCMMigration) -> MigrationDirection {
         MigrationSide::ClusterApi => MigrationDirection::FromNative,
         MigrationSide::OtherProvider => MigrationDirection::ToOther,
     })
-}
-
-/// A migration cannot be undone.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{unit}: there is nothing to undo: no migration is in progress, or its authority is already switched; mcm adopt \
-     apply completes it, or reverses a complete one"
-)]
-pub struct NoAbort {
-    unit: MigrationUnit,
 }

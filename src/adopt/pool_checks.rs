@@ -3,76 +3,43 @@
 use std::collections::BTreeSet;
 
 use super::{
-    from_pool::pools,
-    object::{Kind, UnstructuredObject},
+    Kind, MachineObjects, MigrationDirection, Snapshot, UnstructuredObject, group,
     pools::REPLACE,
-    snapshot::{MachineObjects, Snapshot},
     swap,
-    swap_checks::{conversion, no_migration_holds_a_class},
-    verdicts::{
-        CheckVerdict, MigrationCheck, OF_MACHINE, cluster, machine_is_settled, no_orphans, no_rollout, nobody_paused,
-        node_is_its_own, of_whole, result, settled, vm_is_claimed_once, vm_is_found,
-    },
-    way::MigrationDirection,
+    swap_checks::conversion,
+    verdicts::{CheckVerdict, MigrationCheck, names_are_free, no_orphans, no_rollout, of_whole},
 };
-pub use mcm_conversion::{
-    provider_id,
-    types::{MigrationSide, names},
-};
+use mcm_conversion::types::names;
 
 /// The kind of pools whose VMs can leave and return.
 const MOVABLE: &str = "AWSMachinePool";
 
-/// All checks for one of the two directions. `root` is the MachinePool, or the deployment.
+/// The checks of one of the two directions. `root` is the MachinePool, or the deployment.
 pub fn checks(
     s: &Snapshot,
     way: MigrationDirection,
     root: &UnstructuredObject,
     members: &[MachineObjects<'_>],
 ) -> Vec<MigrationCheck> {
+    let is_back = way == MigrationDirection::ToOther;
     let mut all = vec![
-        of_whole("deployment", settled(root)),
-        of_whole("cluster", cluster(s, way.to())),
-        of_whole("pause", nobody_else_paused(s, way)),
         of_whole("provider", provider(s)),
-        of_whole(
-            "size",
-            if way == MigrationDirection::ToOther { fits(s, members) } else { is_complete(s, root, members) },
-        ),
+        of_whole("size", if is_back { fits(s, members) } else { is_complete(s, root, members) }),
         of_whole("members", members_of_group(s, way, members)),
         of_whole("orphans", no_orphans(s, members)),
     ];
-    if way == MigrationDirection::ToOther {
-        all.push(of_whole("rollout", no_rollout(s, MigrationSide::ClusterApi, root, members)));
+    if is_back {
+        all.push(of_whole("rollout", no_rollout(s, way.from(), root, members)));
     } else {
-        all.push(of_whole("names", names_are_free(s, members)));
+        all.push(of_whole("names", names_are_free(s, way, members)));
         all.push(of_whole("bootstrap", boots(s, root)));
-        all.extend(conversion(s, way, root, &swap::class_made(s)));
-    }
-    for member in members {
-        let is_settled = match way {
-            MigrationDirection::ToOther => machine_is_settled(member, MigrationSide::ClusterApi),
-            _ => Ok("is in the pool".to_owned()),
-        };
-        let verdicts = [is_settled, node_is_its_own(member), vm_is_found(s, member), vm_is_claimed_once(s, member)];
-        all.extend(OF_MACHINE.into_iter().zip(verdicts).map(|(check, verdict)| result(member.name, check, verdict)));
+        all.extend(conversion(s, way, root));
     }
     all
 }
 
-fn nobody_else_paused(s: &Snapshot, way: MigrationDirection) -> CheckVerdict {
-    let seen = nobody_paused(s, way.from())?;
-    no_migration_holds_a_class(s)?;
-    let is_of_other =
-        |one: &&UnstructuredObject| one.annotation(names::PAUSED).is_some() && !one.is_of_migration(s.name());
-    match pools(s).into_iter().find(is_of_other) {
-        Some(object) => Err(format!("{} is paused by another client", object.id())),
-        None => Ok(seen),
-    }
-}
-
 fn provider(s: &Snapshot) -> CheckVerdict {
-    let Some(machine_pool) = s.deployment_of(MigrationSide::OtherProvider) else {
+    let Some(machine_pool) = s.machine_pool() else {
         return Err(format!("MachinePool {} does not exist, to which the VMs would return", s.name()));
     };
     let kind = machine_pool.text("/spec/template/spec/infrastructureRef/kind");
@@ -107,7 +74,7 @@ fn is_complete(s: &Snapshot, machine_pool: &UnstructuredObject, members: &[Machi
 
 /// The pool was left without machines, and its bounds admit those of the deployment.
 fn fits(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict {
-    let (Some(machine_pool), Some(pool)) = (s.deployment_of(MigrationSide::OtherProvider), s.pool()) else {
+    let (Some(machine_pool), Some(pool)) = (s.machine_pool(), s.pool()) else {
         return Err("the pool does not exist".to_owned());
     };
     let count = i64::try_from(members.len()).unwrap_or(i64::MAX);
@@ -125,10 +92,10 @@ fn fits(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict {
 /// The group and the pool agree.
 fn members_of_group(s: &Snapshot, way: MigrationDirection, members: &[MachineObjects<'_>]) -> CheckVerdict {
     let group = format!("Auto Scaling group {}", swap::template_name(s));
-    let shown = match s.cloud.as_ref().and_then(|cloud| cloud.members.as_ref()) {
+    let shown = match group::members(s) {
         None => return Err("the cloud was not asked".to_owned()),
         Some(Err(error)) => return Err(format!("the members of {group} cannot be listed: {error}")),
-        Some(Ok(shown)) => shown.iter().map(|id| provider_id::identity(id)).collect::<BTreeSet<String>>(),
+        Some(Ok(shown)) => shown,
     };
     let wanted: BTreeSet<String> = match way {
         MigrationDirection::ToOther => BTreeSet::new(),
@@ -139,17 +106,6 @@ fn members_of_group(s: &Snapshot, way: MigrationDirection, members: &[MachineObj
         return Err(format!("{id} {is} a member of {group}: wait until its size is settled"));
     }
     Ok(format!("{} members of {group}", shown.len()))
-}
-
-fn names_are_free(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict {
-    let of_members = members
-        .iter()
-        .flat_map(|member| [s.find(Kind::CapiMachine, member.name), member.infra, member.native].into_iter().flatten());
-    let mut taken = s.find(Kind::CapiDeployment, s.name()).into_iter().chain(of_members);
-    match taken.find(|object| !object.is_of_migration(s.name())) {
-        Some(object) => Err(format!("{} exists: rename or delete it", object.id())),
-        None => Ok("the names are free".to_owned()),
-    }
 }
 
 /// Later machines need the bootstrap data of the pool.

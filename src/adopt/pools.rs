@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{object::UnstructuredObject, way::MigrationDirection};
+use super::{MigrationDirection, UnstructuredObject};
 use mcm_conversion::types::MigrationSide;
 
 const KIND: &str = "/spec/template/spec/infrastructureRef/kind";

@@ -9,16 +9,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    object::{Kind, ObjectId, UnstructuredObject, lacking, without_empty},
-    unit::MigrationUnit,
+    Kind, MigrationUnit, ObjectId, UnstructuredObject,
+    object::{lacking, without_empty},
 };
 use mcm_api::labels;
-pub use {
-    mcm_conversion as conversion,
-    mcm_conversion::{
-        ProviderRole, UserAnswers, provider_id,
-        types::{MCMMigration, MachineHealthCheck, MigrationSide, names},
-    },
+use mcm_conversion::{
+    self as conversion, ProviderRole, UserAnswers, provider_id,
+    types::{MCMMigration, MachineHealthCheck, MigrationSide, names},
 };
 
 /// The objects of a namespace and of its workload cluster, and the state of the VMs in the cloud.
@@ -118,6 +115,11 @@ impl Snapshot {
         self.objects.values().filter(move |object| object.kind == kind)
     }
 
+    /// All objects of a kind that this migration created or paused.
+    pub fn held(&self, kind: Kind) -> impl Iterator<Item = &UnstructuredObject> {
+        self.all(kind).filter(|object| object.is_of_migration(self.name()))
+    }
+
     /// All objects of a kind that an object controls.
     pub fn controlled<'a>(&'a self, kind: Kind, owner: Option<&'a UnstructuredObject>) -> Vec<&'a UnstructuredObject> {
         let uid = owner.map(UnstructuredObject::uid);
@@ -129,13 +131,16 @@ impl Snapshot {
         self.find(Kind::Migration, self.name())?.decoded()
     }
 
+    /// The migrated MachinePool.
+    pub fn machine_pool(&self) -> Option<&UnstructuredObject> {
+        self.deployment_of(MigrationSide::OtherProvider).filter(|_| self.unit.is_pool())
+    }
+
     /// The infrastructure of the migrated MachinePool, of another provider.
     pub fn pool(&self) -> Option<&UnstructuredObject> {
-        let reference = "/spec/template/spec/infrastructureRef";
-        let machine_pool = self.deployment_of(MigrationSide::OtherProvider).filter(|_| self.unit.is_pool())?;
-        let text = |field: &str| machine_pool.text(&format!("{reference}/{field}"));
-        let kind = Kind::of_others(ProviderRole::Pool).find(|kind| kind.resource().name == text("kind"))?;
-        self.find(kind, text("name"))
+        let reference = &self.machine_pool()?.value["spec"]["template"]["spec"]["infrastructureRef"];
+        let mut kinds = Kind::of_others(ProviderRole::Pool);
+        self.find(kinds.find(|kind| reference["kind"] == kind.resource().name)?, reference["name"].as_str()?)
     }
 
     /// The deployment of a side, or the MachinePool, unless the unit is a single machine.
@@ -164,8 +169,7 @@ impl Snapshot {
 
     /// The object of core whose template names the infrastructure of its machines: the deployment, or the MachinePool.
     pub fn referring(&self) -> Option<&UnstructuredObject> {
-        let side = if self.unit.is_pool() { MigrationSide::OtherProvider } else { MigrationSide::ClusterApi };
-        self.deployment_of(side)
+        if self.unit.is_pool() { self.machine_pool() } else { self.deployment_of(MigrationSide::ClusterApi) }
     }
 
     /// The only set that has machines.
@@ -180,21 +184,18 @@ impl Snapshot {
     }
 
     /// The machines of a side, by name.
-    pub fn members_of(&self, side: MigrationSide) -> Vec<MachineObjects<'_>> {
-        if self.unit.is_pool() && side == MigrationSide::OtherProvider {
-            return self.pooled();
-        }
-        let sets = self.sets_of(side);
-        let machines = sets.into_iter().flat_map(|set| self.controlled(machine_kind(side), Some(set)));
-        let mut members: Vec<MachineObjects<'_>> = machines
-            .chain(self.lone_of(side))
-            .map(|machine| match side {
-                MigrationSide::ClusterApi | MigrationSide::OtherProvider => {
-                    self.member(machine.text("/spec/infrastructureRef/name"), Some(machine))
-                }
-                MigrationSide::MachineController => self.member(machine.name(), None),
-            })
-            .collect();
+    pub fn members_of<'a>(&'a self, side: MigrationSide) -> Vec<MachineObjects<'a>> {
+        let of_machine = |machine: &'a UnstructuredObject| match side {
+            MigrationSide::MachineController => self.member(machine.name(), None),
+            _ => self.member(machine.text("/spec/infrastructureRef/name"), Some(machine)),
+        };
+        let mut members: Vec<MachineObjects<'a>> = if self.unit.is_pool() && side == MigrationSide::OtherProvider {
+            self.pooled().collect()
+        } else {
+            let sets = self.sets_of(side).into_iter();
+            let machines = sets.flat_map(|set| self.controlled(machine_kind(side), Some(set)));
+            machines.chain(self.lone_of(side)).map(of_machine).collect()
+        };
         members.sort_by_key(|member| member.name);
         members
     }
@@ -206,18 +207,13 @@ impl Snapshot {
     }
 
     /// The VMs of the pool. A pool names no machines, so each has the name of its VM in the cloud.
-    fn pooled<'a>(&'a self) -> Vec<MachineObjects<'a>> {
+    fn pooled(&self) -> impl Iterator<Item = MachineObjects<'_>> {
         let ids = self.pool().and_then(|pool| pool.value["spec"]["providerIDList"].as_array());
-        let of_vm = |id: &'a str| {
-            let mut member = self.member(id.rsplit('/').next().unwrap_or(id), None);
-            member.known_id = Some(id);
-            member.node = self.all(Kind::Node).find(|node| provider_id::is_same(node.text("/spec/providerID"), id));
-            member
-        };
-        let mut members: Vec<MachineObjects<'a>> =
-            ids.into_iter().flatten().filter_map(Value::as_str).map(of_vm).collect();
-        members.sort_by_key(|member| member.name);
-        members
+        ids.into_iter().flatten().filter_map(Value::as_str).map(|id| MachineObjects {
+            known_id: Some(id),
+            node: self.all(Kind::Node).find(|node| provider_id::is_same(node.text("/spec/providerID"), id)),
+            ..self.member(id.rsplit('/').next().unwrap_or(id), None)
+        })
     }
 
     /// The set of a side whose machines are migrated, once they are paused.
@@ -228,13 +224,15 @@ impl Snapshot {
 
     /// The migrated machines, once they are paused.
     pub fn recorded(&self) -> impl Iterator<Item = MachineObjects<'_>> {
-        let names = self.find(Kind::Migration, self.name()).and_then(|one| one.value["status"]["machines"].as_array());
-        names.into_iter().flatten().map(|one| {
-            let text = |key: &str| one[key].as_str().unwrap_or_default();
-            let mut member = self.member(text("name"), self.find(Kind::CapiMachine, text("machine")));
-            member.node = self.find(Kind::Node, text("node")).filter(|node| node.uid() == text("nodeUID"));
-            member.known_id = one["providerID"].as_str();
-            member
+        let migration = self.find(Kind::Migration, self.name());
+        let machines = migration.and_then(|migration| migration.value["status"]["machines"].as_array());
+        machines.into_iter().flatten().map(|recorded| {
+            let text = |key: &str| recorded[key].as_str().unwrap_or_default();
+            MachineObjects {
+                known_id: recorded["providerID"].as_str(),
+                node: self.find(Kind::Node, text("node")).filter(|node| node.uid() == text("nodeUID")),
+                ..self.member(text("name"), self.find(Kind::CapiMachine, text("machine")))
+            }
         })
     }
 
@@ -261,32 +259,27 @@ impl Snapshot {
 
     /// Names of the Secrets that classes and machines refer to.
     pub fn secret_names(&self) -> BTreeSet<String> {
-        let classes = self.all(Kind::Class).flat_map(|class| {
-            ["/secretRef/name", "/credentialsSecretRef/name"].map(|pointer| class.text(pointer).to_owned())
-        });
-        let inline =
-            [Kind::InfraMachine, Kind::InfraTemplate].into_iter().flat_map(|kind| self.all(kind)).flat_map(|one| {
-                ["/spec/machineClass", "/spec/template/spec/machineClass"]
-                    .map(|path| one.text(&format!("{path}/credentialsSecretRef/name")).to_owned())
-            });
-        let bootstrap = self
-            .all(Kind::CapiDeployment)
-            .map(|deployment| deployment.text("/spec/template/spec/bootstrap/dataSecretName").to_owned());
-        let of_pool = self.deployment_of(MigrationSide::OtherProvider).filter(|_| self.unit.is_pool());
-        let bootstrap =
-            bootstrap.chain(of_pool.map(|pool| pool.text("/spec/template/spec/bootstrap/dataSecretName").to_owned()));
-        let of_lone = self.lone_of(MigrationSide::ClusterApi);
-        let of_lone = of_lone.map(|machine| machine.text("/spec/bootstrap/dataSecretName").to_owned());
+        const REFERENCES: [(Kind, &str); 5] = [
+            (Kind::Class, "/secretRef/name"),
+            (Kind::Class, "/credentialsSecretRef/name"),
+            (Kind::InfraMachine, "/spec/machineClass/credentialsSecretRef/name"),
+            (Kind::InfraTemplate, "/spec/template/spec/machineClass/credentialsSecretRef/name"),
+            (Kind::CapiDeployment, "/spec/template/spec/bootstrap/dataSecretName"),
+        ];
+        let referred =
+            REFERENCES.iter().flat_map(|(kind, path)| self.all(*kind).map(move |one| one.text(path).to_owned()));
+        let of_pool = self.machine_pool().map(|pool| pool.text("/spec/template/spec/bootstrap/dataSecretName"));
+        let lone = self.lone_of(MigrationSide::ClusterApi);
+        let of_lone = lone.map(|machine| machine.text("/spec/bootstrap/dataSecretName"));
         // The class of a single MCMMachine has no other Secret than that of its content.
         let shared = self.all(Kind::Class).filter(|class| class.controller().is_none());
         let default = shared.map(|class| format!("{}-bootstrap", class.name()));
-        let names =
-            classes.chain(inline).chain(bootstrap).chain(of_lone).chain(default).filter(|name| !name.is_empty());
+        let of_roots = of_pool.into_iter().chain(of_lone).map(str::to_owned);
         let both = |name: String| match name.strip_suffix("-userdata") {
             Some(source) => [source.to_owned(), name],
             None => [format!("{name}-userdata"), name],
         };
-        names.flat_map(both).collect()
+        referred.chain(of_roots).chain(default).filter(|name| !name.is_empty()).flat_map(both).collect()
     }
 
     /// An object of a conversion does not exist yet, or this migration created it.
@@ -343,24 +336,24 @@ pub fn lone_name(machine: &UnstructuredObject) -> Option<&str> {
 
 /// Kind of the deployments of a side.
 pub const fn deployment_kind(side: MigrationSide) -> Kind {
-    match side {
-        MigrationSide::ClusterApi | MigrationSide::OtherProvider => Kind::CapiDeployment,
-        MigrationSide::MachineController => Kind::Deployment,
-    }
+    kinds_of(side)[0]
 }
 
 /// Kind of the sets of a side.
 pub const fn set_kind(side: MigrationSide) -> Kind {
-    match side {
-        MigrationSide::ClusterApi | MigrationSide::OtherProvider => Kind::CapiSet,
-        MigrationSide::MachineController => Kind::Set,
-    }
+    kinds_of(side)[1]
 }
 
 /// Kind of the machines of a side.
 pub const fn machine_kind(side: MigrationSide) -> Kind {
+    kinds_of(side)[2]
+}
+
+const fn kinds_of(side: MigrationSide) -> [Kind; 3] {
     match side {
-        MigrationSide::ClusterApi | MigrationSide::OtherProvider => Kind::CapiMachine,
-        MigrationSide::MachineController => Kind::Machine,
+        MigrationSide::ClusterApi | MigrationSide::OtherProvider => {
+            [Kind::CapiDeployment, Kind::CapiSet, Kind::CapiMachine]
+        }
+        MigrationSide::MachineController => [Kind::Deployment, Kind::Set, Kind::Machine],
     }
 }

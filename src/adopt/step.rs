@@ -6,12 +6,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::{
-    object::{Kind, ObjectId, UnstructuredObject, lacking},
-    snapshot::Snapshot,
-};
+use super::{Kind, ObjectId, Snapshot, UnstructuredObject, object::lacking};
 use mcm_api::{labels, patch};
-pub use mcm_conversion::{ProviderRole, types::names};
+use mcm_conversion::types::names;
 
 /// Finalizer of an object whose dependents are kept.
 const ORPHANS: &str = "orphan";
@@ -24,6 +21,19 @@ pub struct Step {
     pub todo: fn(&Snapshot) -> RemainingWork,
     /// The remaining work of undoing the step; `None` if it cannot be undone.
     pub undo: Option<fn(&Snapshot) -> RemainingWork>,
+}
+
+impl Step {
+    /// A step that cannot be undone, or need not be.
+    pub const fn new(title: &'static str, todo: fn(&Snapshot) -> RemainingWork) -> Self {
+        Self { title, todo, undo: None }
+    }
+
+    /// Adds the reversal.
+    #[must_use]
+    pub const fn undone_by(self, undo: fn(&Snapshot) -> RemainingWork) -> Self {
+        Self { undo: Some(undo), ..self }
+    }
 }
 
 /// The remaining work of a step.
@@ -39,68 +49,47 @@ pub struct RemainingWork {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Create an object.
-    Create {
-        /// The object.
-        id: ObjectId,
-        /// Its content.
-        object: Value,
-    },
+pub struct Action {
+    /// The object to write; of a tag the native Machine, which need not exist yet.
+    pub id: ObjectId,
+    /// The write.
+    pub change: MigrationWrite,
+}
+
+/// A write of an object, or of its VM.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MigrationWrite {
+    /// Create the object with this content.
+    Create(Value),
     /// A merge patch, with the resource version as precondition.
-    Patch {
-        /// The object.
-        id: ObjectId,
-        /// The patch.
-        patch: Value,
-    },
+    Patch(Value),
     /// A merge patch of the status, with the same precondition.
-    PatchStatus {
-        /// The object.
-        id: ObjectId,
-        /// The patch.
-        patch: Value,
-    },
+    PatchStatus(Value),
     /// Delete an object without owners whose controller confirmed the pause. Its dependents were detached before. Or
     /// request the stand-in to remove the objects it shows.
     Delete {
-        /// The object.
-        id: ObjectId,
         /// The precondition.
         uid: String,
     },
     /// Add the tags by which the orphan collector finds VMs of the class, or remove them.
     Tag {
-        /// The native Machine, which need not exist yet.
-        id: ObjectId,
         /// True to add the tags.
         is_listed: bool,
     },
 }
 
-impl Action {
-    /// The object to write.
-    pub fn id(&self) -> &ObjectId {
-        match self {
-            Self::Create { id, .. }
-            | Self::Patch { id, .. }
-            | Self::PatchStatus { id, .. }
-            | Self::Delete { id, .. }
-            | Self::Tag { id, .. } => id,
-        }
-    }
-}
-
 /// Patches are shown by their fields, without values.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create { id, .. } => write!(f, "create {id}"),
-            Self::Patch { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
-            Self::PatchStatus { id, patch } => write!(f, "patch {id}: {}", patch::fields(patch)),
-            Self::Delete { id, .. } => write!(f, "delete {id}"),
-            Self::Tag { id, is_listed: true } => write!(f, "tag the VM of {id}"),
-            Self::Tag { id, is_listed: false } => write!(f, "remove the tags from the VM of {id}"),
+        let Self { id, change } = self;
+        match change {
+            MigrationWrite::Create(_) => write!(f, "create {id}"),
+            MigrationWrite::Patch(patch) | MigrationWrite::PatchStatus(patch) => {
+                write!(f, "patch {id}: {}", patch::fields(patch))
+            }
+            MigrationWrite::Delete { .. } => write!(f, "delete {id}"),
+            MigrationWrite::Tag { is_listed: true } => write!(f, "tag the VM of {id}"),
+            MigrationWrite::Tag { is_listed: false } => write!(f, "remove the tags from the VM of {id}"),
         }
     }
 }
@@ -111,45 +100,13 @@ impl RemainingWork {
         self.actions.is_empty() && self.waits.is_empty()
     }
 
-    /// Adds missing fields to an object.
-    pub fn want(&mut self, object: &UnstructuredObject, wanted: &Value) {
-        if let Some(patch) = lacking(&object.value, wanted) {
-            self.actions.push(Action::Patch { id: object.id(), patch });
-        }
-    }
-
-    /// Creates an object, or adds missing fields to an object that this migration created.
-    pub fn make(&mut self, snapshot: &Snapshot, kind: Kind, wanted: &Value) {
-        let id = ObjectId::new(kind, wanted["metadata"]["name"].as_str().unwrap_or_default());
-        // Without nulls: open fields are filled in by admission.
-        let mut whole = json!({});
-        patch::apply(&mut whole, wanted);
-        match snapshot.objects.get(&id) {
-            Some(object) if object.is_of_migration(snapshot.name()) => self.want(object, &whole),
-            Some(_) => self.expect(false, format!("the name of {id}, which another object has")),
-            None => self.actions.push(Action::Create { id, object: whole }),
-        }
-    }
-
-    /// Waits unless the condition holds.
-    pub fn expect(&mut self, is_so: bool, text: impl Into<String>) {
-        if !is_so {
-            self.waits.push(text.into());
-        }
-    }
-
-    /// Waits until the controller of each object confirms the pause.
-    pub fn expect_paused<'a>(&mut self, objects: impl IntoIterator<Item = &'a UnstructuredObject>) {
-        for object in objects.into_iter().filter(|object| object.tells_pause()) {
-            self.expect(object.is_paused(), format!("the condition Paused of {}", object.id()));
-        }
-    }
-
-    /// Waits until the controller of each object has resumed.
-    pub fn expect_resumed<'a>(&mut self, objects: impl IntoIterator<Item = &'a UnstructuredObject>) {
-        for object in objects {
-            self.expect(!object.is_paused(), format!("the condition Paused of {} to end", object.id()));
-        }
+    /// Adds work that need not wait for this.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.actions.extend(other.actions);
+        self.waits.extend(other.waits);
+        self.asks_cloud |= other.asks_cloud;
+        self
     }
 
     /// Adds the next actions once none is left here, so that they are not executed too early.
@@ -159,99 +116,138 @@ impl RemainingWork {
     }
 }
 
-/// The patch that pauses the controllers of a kind.
-fn pause_of(kind: Kind, migration: &Value) -> Value {
-    let pause = match kind {
-        Kind::CapiDeployment
-        | Kind::CapiSet
-        | Kind::CapiMachine
-        | Kind::HealthCheck
-        | Kind::InfraMachine
-        | Kind::MachinePool
-        | Kind::Other(_, ProviderRole::Machine | ProviderRole::Pool) => {
-            json!({ (names::PAUSED): "", (labels::MIGRATION): migration })
-        }
-        _ => json!({ (labels::MIGRATION): migration }),
-    };
-    json!({ "metadata": { "annotations": pause } })
+/// One write.
+pub fn write(id: ObjectId, change: MigrationWrite) -> RemainingWork {
+    RemainingWork { actions: vec![Action { id, change }], ..RemainingWork::default() }
 }
 
-/// The patch that pauses the controllers of an object.
-pub fn pause(object: &UnstructuredObject, snapshot: &Snapshot) -> Value {
-    pause_of(object.kind, &json!(snapshot.name()))
+/// Deletes an object as it was read.
+pub fn delete(object: &UnstructuredObject) -> RemainingWork {
+    write(object.id(), MigrationWrite::Delete { uid: object.uid().to_owned() })
 }
 
-/// The patch that resumes them.
-pub fn resume(object: &UnstructuredObject) -> Value {
-    let mut patch = pause_of(object.kind, &Value::Null);
-    if !patch["metadata"]["annotations"][names::PAUSED].is_null() {
-        patch["metadata"]["annotations"][names::PAUSED] = Value::Null;
+/// Waits for an event; the text completes "waiting for".
+pub fn wait(text: impl Into<String>) -> RemainingWork {
+    RemainingWork { waits: vec![text.into()], ..RemainingWork::default() }
+}
+
+/// Waits unless the condition holds.
+pub fn expect(is_so: bool, text: impl Into<String>) -> RemainingWork {
+    if is_so { RemainingWork::default() } else { wait(text) }
+}
+
+/// The work for each item.
+pub fn each<T>(items: impl IntoIterator<Item = T>, work: impl FnMut(T) -> RemainingWork) -> RemainingWork {
+    items.into_iter().map(work).fold(RemainingWork::default(), RemainingWork::and)
+}
+
+/// Adds missing fields to an object.
+pub fn want(object: &UnstructuredObject, wanted: &Value) -> RemainingWork {
+    let patch = lacking(&object.value, wanted);
+    each(patch, |patch| write(object.id(), MigrationWrite::Patch(patch)))
+}
+
+/// Adds missing fields to the status of an object.
+pub fn want_status(object: &UnstructuredObject, status: &Value) -> RemainingWork {
+    let patch = lacking(&object.value, &json!({ "status": status }));
+    each(patch, |patch| write(object.id(), MigrationWrite::PatchStatus(patch)))
+}
+
+/// Creates an object, paused, or adds missing fields to an object that this migration created.
+pub fn make(s: &Snapshot, kind: Kind, object: &Value) -> RemainingWork {
+    let id = ObjectId::new(kind, object["metadata"]["name"].as_str().unwrap_or_default());
+    // Without nulls: open fields are filled in by admission.
+    let mut whole = json!({ "apiVersion": kind.api_version(), "kind": kind.resource().name });
+    patch::apply(&mut whole, object);
+    patch::apply(&mut whole, &pause_patch(kind, Some(s.name())));
+    whole["metadata"]["namespace"] = json!(s.namespace);
+    match s.objects.get(&id) {
+        Some(object) if object.is_of_migration(s.name()) => want(object, &whole),
+        Some(_) => wait(format!("the name of {id}, which another object has")),
+        None => write(id, MigrationWrite::Create(whole)),
     }
-    patch
+}
+
+/// Creates the objects of a conversion that have these kinds. An object that another client created stays as it is.
+pub fn make_each(s: &Snapshot, kinds: &[Kind], objects: &[Value]) -> RemainingWork {
+    each(objects, |object| match Kind::from_value(object) {
+        Some(kind) if kinds.contains(&kind) && s.is_to_be_made(kind, object) => make(s, kind, object),
+        _ => RemainingWork::default(),
+    })
+}
+
+/// The patch that pauses the controllers of an object for a migration, or resumes them.
+fn pause_patch(kind: Kind, migration: Option<&str>) -> Value {
+    let mut annotations = json!({ (labels::MIGRATION): migration });
+    if kind.has_pause_annotation() {
+        annotations[names::PAUSED] = json!(migration.map(|_| ""));
+    }
+    if kind == Kind::Machine && migration.is_none() {
+        annotations[labels::BEFORE_MIGRATION] = Value::Null;
+    }
+    json!({ "metadata": { "annotations": annotations } })
+}
+
+/// Pauses the controllers of an object.
+pub fn pause(s: &Snapshot, object: &UnstructuredObject) -> RemainingWork {
+    want(object, &pause_patch(object.kind, Some(s.name())))
+}
+
+/// Resumes the controllers of an object.
+pub fn resume(object: &UnstructuredObject) -> RemainingWork {
+    want(object, &pause_patch(object.kind, None))
+}
+
+/// Waits until the controller of each object confirms the pause.
+pub fn expect_paused<'a>(objects: impl IntoIterator<Item = &'a UnstructuredObject>) -> RemainingWork {
+    each(objects.into_iter().filter(|object| object.tells_pause()), |object| {
+        expect(object.is_paused(), format!("the condition Paused of {}", object.id()))
+    })
+}
+
+/// Waits until the controller of each object has resumed.
+pub fn expect_resumed<'a>(objects: impl IntoIterator<Item = &'a UnstructuredObject>) -> RemainingWork {
+    each(objects, |object| expect(!object.is_paused(), format!("the condition Paused of {} to end", object.id())))
 }
 
 /// Pauses objects, and waits until their controllers confirm it.
 pub fn pause_each(s: &Snapshot, objects: &[&UnstructuredObject]) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    objects.iter().for_each(|object| todo.want(object, &pause(object, s)));
-    todo.expect_paused(objects.iter().copied());
-    todo
+    each(objects, |object| pause(s, object)).and(expect_paused(objects.iter().copied()))
 }
 
 /// Undoes [`pause_each`].
 pub fn resume_each(objects: &[&UnstructuredObject]) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    objects.iter().for_each(|object| todo.want(object, &resume(object)));
-    todo.expect_resumed(objects.iter().copied());
-    todo
-}
-
-/// A deployment is healthy, and each of these numbers of its status counts the machines that survived.
-pub fn is_whole(deployment: &UnstructuredObject, numbers: [&str; 3], surviving: Option<i64>) -> bool {
-    let counts = |field: &&str| deployment.number(&format!("/status/{field}")) >= surviving;
-    !deployment.is_paused() && deployment.is_observed() && numbers.iter().all(counts)
-}
-
-/// An object that is created paused.
-pub fn paused(kind: Kind, mut object: Value, snapshot: &Snapshot) -> Value {
-    patch::apply(&mut object, &pause_of(kind, &json!(snapshot.name())));
-    object["metadata"]["namespace"] = json!(snapshot.namespace);
-    object
+    each(objects, |object| resume(object)).and(expect_resumed(objects.iter().copied()))
 }
 
 /// Removes objects without side effects. None is deleted before the controllers of all confirmed the pause; then its
 /// deletion starts neither a drain nor the deletion of a VM. Finalizers are removed last: core adds its own again to
 /// objects that are not being deleted, paused or not.
-pub fn detach<'a>(todo: &mut RemainingWork, objects: impl IntoIterator<Item = &'a UnstructuredObject>) {
+pub fn detach<'a>(objects: impl IntoIterator<Item = &'a UnstructuredObject>) -> RemainingWork {
     let objects: Vec<&UnstructuredObject> = objects.into_iter().collect();
-    for object in &objects {
+    let release = |object: &&UnstructuredObject| {
         let mut wanted = json!({ "metadata": { "ownerReferences": null } });
         if object.kind == Kind::InfraMachine {
             // An admission policy refuses to delete objects that may have a VM, except for objects that were moved to
             // another cluster.
             wanted["metadata"]["annotations"] = json!({ (names::DELETE_FOR_MOVE): "" });
         }
-        todo.want(object, &wanted);
-    }
+        want(object, &wanted)
+    };
     let is_left_alone = |object: &UnstructuredObject| {
         !object.kind.is_paused_by_annotation()
-            || !object.tells_pause()
             || object.is_paused()
             || object.at("/status").is_null()
             || object.number("/spec/replicas") == Some(0)
     };
-    todo.expect_paused(objects.iter().filter(|object| !is_left_alone(object)).copied());
-    if !todo.is_done() {
-        return;
-    }
-    for object in objects {
-        if object.is_deleting() {
-            todo.want(object, &json!({ "metadata": { "finalizers": finalizer_of_orphans(object) } }));
-            todo.expect(false, format!("{} to be deleted", object.id()));
-        } else {
-            todo.actions.push(Action::Delete { id: object.id(), uid: object.uid().to_owned() });
-        }
-    }
+    let watched = objects.iter().copied().filter(|object| !is_left_alone(object));
+    each(&objects, release).and(expect_paused(watched)).then(|| {
+        each(objects, |object| match object.is_deleting() {
+            true => want(object, &json!({ "metadata": { "finalizers": finalizer_of_orphans(object) } }))
+                .and(wait(format!("{} to be deleted", object.id()))),
+            false => delete(object),
+        })
+    })
 }
 
 /// The finalizer of the garbage collector stays; the collector first removes the owner from the dependents.

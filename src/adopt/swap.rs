@@ -12,26 +12,14 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    object::{Kind, ObjectId, UnstructuredObject},
-    snapshot::{MachineObjects, Snapshot},
-    step::{Action, RemainingWork, detach, pause, resume},
-    to_native,
+    Kind, MachineObjects, MigrationDirection, ObjectId, Snapshot, UnstructuredObject,
+    step::{MigrationWrite, RemainingWork, detach, each, make, wait, want, write},
 };
-use mcm_api::labels;
-pub use {
-    mcm_conversion as conversion,
-    mcm_conversion::{
-        ConversionResult, ProviderRole, provider_id,
-        types::{INFRASTRUCTURE_GROUP, MigrationSide, names},
-    },
+use mcm_api::{labels, patch};
+use mcm_conversion::{
+    self as conversion, ConversionResult, ProviderRole, provider_id,
+    types::{INFRASTRUCTURE_GROUP, MigrationSide, names},
 };
-
-/// The objects of core, whose controllers confirm a pause.
-pub fn of_core(s: &Snapshot) -> Vec<&UnstructuredObject> {
-    let machines = s.members_of(MigrationSide::ClusterApi).into_iter().filter_map(|member| member.machine);
-    let above = s.sets_of(MigrationSide::ClusterApi).into_iter().chain(s.deployment_of(MigrationSide::ClusterApi));
-    machines.chain(above).chain(to_native::health_checks(s)).collect()
-}
 
 /// Name of the templates of both providers.
 pub fn template_name(s: &Snapshot) -> &str {
@@ -82,6 +70,11 @@ pub fn class_name(s: &Snapshot, member: &MachineObjects<'_>) -> Option<String> {
     of_native.or_else(|| Some(class(s)?["metadata"]["name"].as_str()?.to_owned()))
 }
 
+/// The object that a migration in this direction derives: the class, or the template of the other provider.
+pub fn converted(s: &Snapshot, way: MigrationDirection) -> ConversionResult {
+    if way == MigrationDirection::ToOther { template_made(s) } else { class_made(s) }
+}
+
 /// The class derived from the template of the other provider, if no class has its name yet.
 pub fn class_made(s: &Snapshot) -> ConversionResult {
     let is_known = own_template(s).is_some() || s.find(Kind::Class, template_name(s)).is_some();
@@ -101,6 +94,18 @@ pub fn class_made(s: &Snapshot) -> ConversionResult {
     made
 }
 
+/// The template of the provider mcm, with a reference to the class; `None` without a class or a name.
+pub fn template_wanted(s: &Snapshot) -> Option<Value> {
+    let (class, name) = (class(s)?, template_name(s));
+    let spec = json!({ "machineClassRef": { "name": class["metadata"]["name"] } });
+    (!name.is_empty()).then(|| {
+        json!({
+            "apiVersion": Kind::InfraTemplate.api_version(), "kind": "MCMMachineTemplate",
+            "metadata": { "name": name }, "spec": { "template": { "spec": spec } },
+        })
+    })
+}
+
 /// The template of the other provider derived from the class; empty if it exists.
 pub fn template_made(s: &Snapshot) -> ConversionResult {
     if other_template(s).is_some() {
@@ -111,74 +116,65 @@ pub fn template_made(s: &Snapshot) -> ConversionResult {
     conversion::template_of_class(&class, &s.cluster)
 }
 
-/// An infrastructure object for the existing VM of a machine. Core makes the Machine its owner.
-pub fn infrastructure(from: &UnstructuredObject, kind: Kind, template: &UnstructuredObject) -> Value {
+/// An infrastructure object as core creates it from a template, with the ID of a VM that exists.
+pub fn instance_of(template: &Value, name: &str, provider_id: &Value) -> Value {
+    let group_kind = format!("{}.{INFRASTRUCTURE_GROUP}", template["kind"].as_str().unwrap_or_default());
+    let annotations = json!({
+        (format!("{}name", names::CLONED_FROM)): template["metadata"]["name"],
+        (format!("{}groupkind", names::CLONED_FROM)): group_kind,
+    });
+    let mut spec = template["spec"]["template"]["spec"].clone();
+    spec["providerID"] = provider_id.clone();
+    json!({ "metadata": { "name": name, "annotations": annotations }, "spec": spec })
+}
+
+/// An infrastructure object for the VM of that of another provider. Core makes the Machine its owner.
+fn infrastructure(from: &UnstructuredObject, template: &UnstructuredObject) -> Value {
     let is_of_template = |key: &str| key.starts_with(names::CLONED_FROM) || key == labels::KUBECTL_LAST_APPLIED;
+    let mut made = json!({ "metadata": { "labels": from.at("/metadata/labels") } });
     let written = from.as_written();
-    let annotations = written["metadata"]["annotations"].as_object().into_iter().flatten();
-    let mut annotations: Map<String, Value> =
-        annotations.filter(|(key, _)| !is_of_template(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-    let group_kind = format!("{}.{INFRASTRUCTURE_GROUP}", template.kind.resource().name);
-    annotations.insert(format!("{}name", names::CLONED_FROM), json!(template.name()));
-    annotations.insert(format!("{}groupkind", names::CLONED_FROM), json!(group_kind));
-    let mut spec = template.at("/spec/template/spec");
-    spec["providerID"] = from.at("/spec/providerID");
-    json!({
-        "apiVersion": kind.api_version(), "kind": kind.resource().name,
-        "metadata": { "name": from.name(), "labels": from.at("/metadata/labels"), "annotations": annotations },
-        "spec": spec,
+    for (key, value) in written["metadata"]["annotations"].as_object().into_iter().flatten() {
+        if !is_of_template(key) {
+            made["metadata"]["annotations"][key] = value.clone();
+        }
+    }
+    patch::apply(&mut made, &instance_of(&template.value, from.name(), &from.at("/spec/providerID")));
+    made
+}
+
+/// Creates the infrastructure objects of a provider with this template from those of the other provider, which each machine has.
+pub fn describe<'a>(
+    s: &'a Snapshot,
+    template: &UnstructuredObject,
+    missing: &str,
+    from: impl Fn(&MachineObjects<'a>) -> Option<&'a UnstructuredObject>,
+) -> RemainingWork {
+    let kind = machine_kind_of(template.kind);
+    each(s.recorded(), |member| match from(&member) {
+        Some(from) => make(s, kind, &infrastructure(from, template)),
+        None => wait(format!("{missing} {}", member.name)),
     })
 }
 
 /// Machines, set and deployment refer to the objects of the provider with this template.
 pub fn refer(s: &Snapshot, template: Kind) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    let reference = |kind: Kind, name: &str| json!({ "apiGroup": INFRASTRUCTURE_GROUP, "kind": kind.resource().name, "name": name });
-    for member in s.recorded() {
-        let Some(machine) = member.machine else {
-            todo.expect(false, format!("the Machine of {}", member.name));
-            continue;
-        };
-        let reference = reference(machine_kind_of(template), member.name);
-        todo.want(machine, &json!({ "spec": { "infrastructureRef": reference } }));
-    }
-    let reference = reference(template, template_name(s));
-    for above in s.sets_of(MigrationSide::ClusterApi).into_iter().chain(s.deployment_of(MigrationSide::ClusterApi)) {
-        todo.want(above, &json!({ "spec": { "template": { "spec": { "infrastructureRef": reference } } } }));
-    }
-    todo
+    let reference = |kind: Kind, name: &str| {
+        let kind = kind.resource().name;
+        json!({ "infrastructureRef": { "apiGroup": INFRASTRUCTURE_GROUP, "kind": kind, "name": name } })
+    };
+    let machines = each(s.recorded(), |member| match member.machine {
+        Some(machine) => want(machine, &json!({ "spec": reference(machine_kind_of(template), member.name) })),
+        None => wait(format!("the Machine of {}", member.name)),
+    });
+    let side = MigrationSide::ClusterApi;
+    let above = s.sets_of(side).into_iter().chain(s.deployment_of(side));
+    let of_machines = json!({ "spec": { "template": { "spec": reference(template, template_name(s)) } } });
+    machines.and(each(above, |above| want(above, &of_machines)))
 }
 
 /// Undoes the creation of the objects of the provider with this template.
 pub fn forget(s: &Snapshot, template: Kind) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    let kinds = [machine_kind_of(template), template];
-    let made = kinds.into_iter().flat_map(|kind| s.all(kind)).filter(|one| one.is_of_migration(s.name()));
-    detach(&mut todo, made);
-    todo
-}
-
-/// Excludes the VMs of these classes from orphan collection. There is no confirmation: a collector reads the class
-/// before it deletes a VM, and only long after it first saw the VM.
-pub fn hold(todo: &mut RemainingWork, s: &Snapshot) {
-    for class in classes(s) {
-        todo.want(class, &pause(class, s));
-    }
-}
-
-/// Undoes [`hold`].
-pub fn release(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    let held = s.all(Kind::Class).filter(|class| class.is_of_migration(s.name()));
-    held.for_each(|class| todo.want(class, &resume(class)));
-    todo
-}
-
-/// The classes of the machines that are stored.
-pub fn classes(s: &Snapshot) -> Vec<&UnstructuredObject> {
-    let members = s.members_under_core();
-    let names: BTreeSet<String> = members.iter().filter_map(|member| class_name(s, member)).collect();
-    names.iter().filter_map(|name| s.find(Kind::Class, name)).collect()
+    detach([machine_kind_of(template), template].into_iter().flat_map(|kind| s.held(kind)))
 }
 
 /// Adds the tags by which orphan collectors find the VMs of their class.
@@ -192,11 +188,8 @@ pub fn untag(s: &Snapshot) -> RemainingWork {
 }
 
 fn list(s: &Snapshot, is_listed: bool) -> RemainingWork {
-    let mut todo = RemainingWork::default();
     let Some(cloud) = &s.cloud else {
-        todo.asks_cloud = true;
-        todo.expect(false, "a response of the cloud");
-        return todo;
+        return RemainingWork { asks_cloud: true, ..wait("a response of the cloud") };
     };
     // Equal classes share a list.
     let mut known = BTreeMap::new();
@@ -207,7 +200,7 @@ fn list(s: &Snapshot, is_listed: bool) -> RemainingWork {
     let listed: BTreeMap<&String, Result<Arc<BTreeSet<String>>, &String>> =
         cloud.listed.iter().map(|(class, listed)| (class, listed.as_ref().map(&mut identities))).collect();
     let mut unknown = BTreeSet::new();
-    for member in s.recorded().filter(|member| !cloud.lacks(member)) {
+    let tags = each(s.recorded().filter(|member| !cloud.lacks(member)), |member| {
         let (vm, own) = (member.vm(), class_name(s, &member));
         // An orphan collector checks all classes.
         let of_classes = listed.iter().filter(|(class, _)| !is_listed || own.as_deref() == Some(class.as_str()));
@@ -221,10 +214,10 @@ fn list(s: &Snapshot, is_listed: bool) -> RemainingWork {
                 }
             }
         }
-        if is_shown != is_listed && (is_known || !is_listed) {
-            todo.actions.push(Action::Tag { id: ObjectId::new(Kind::Machine, member.name), is_listed });
+        match is_shown != is_listed && (is_known || !is_listed) {
+            true => write(ObjectId::new(Kind::Machine, member.name), MigrationWrite::Tag { is_listed }),
+            false => RemainingWork::default(),
         }
-    }
-    unknown.into_iter().for_each(|class| todo.expect(false, class));
-    todo
+    });
+    tags.and(each(unknown, wait))
 }

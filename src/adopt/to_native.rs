@@ -1,4 +1,4 @@
-//! From Cluster API to the native controllers: a deployment whose VMs are those of the provider mcm.
+//! From Cluster API to the native controllers: a deployment, or a machine without a set, whose VMs are those of the provider mcm.
 //!
 //! ```text
 //! before   MachineDeployment ─▶ MachineSet ─▶ Machine ─▶ MCMMachine ─▶ native Machine ─▶ VM
@@ -6,61 +6,32 @@
 //! ```
 //!
 //! The native Machine stays, and with it the VM and the Node. Its controller changes: first to none, then to the native
-//! set. Names also stay, so that undoing restores the same objects.
+//! set. Names also stay, so that undoing restores the same objects. A Machine without a set has no controller in the end.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
-    object::{Kind, UnstructuredObject, replacing},
-    snapshot::{MachineObjects, Snapshot},
-    step::{RemainingWork, Step, detach, is_whole, pause_each, paused, resume, resume_each},
+    Kind, Snapshot, UnstructuredObject,
+    hold::{health_checks, of_cluster_api},
+    object::replacing,
+    start::made,
+    step::{RemainingWork, detach, each, expect, expect_paused, make, make_each, wait, want},
 };
-use mcm_api::{labels, selector::Selector};
-use {
-    mcm_conversion as conversion,
-    mcm_conversion::{
-        ConversionOptions, ConversionResult,
-        types::{MigrationSide, names},
-    },
+use mcm_api::labels;
+use mcm_conversion::{
+    self as conversion, ConversionOptions, ConversionResult,
+    types::{MigrationSide, names},
 };
 
-/// Steps until the authority is switched. Each can be undone.
-pub const BEFORE: [Step; 3] = [
-    Step { title: "pause the CAPI objects", todo: pause_all, undo: Some(resume_all) },
-    Step { title: "create the MCM objects, paused", todo: describe, undo: Some(forget) },
-    Step { title: "attach the MCM Machines to the MCM MachineSet", todo: hand_over, undo: Some(take_back) },
-];
-
-/// Steps after the switch.
-pub const AFTER: [Step; 2] = [
-    Step { title: "remove the CAPI objects", todo: remove, undo: None },
-    Step { title: "unpause the MCM objects", todo: start, undo: None },
-];
-
-/// Step 1. Core and the provider confirm that each object is paused.
-pub fn pause_all(s: &Snapshot) -> RemainingWork {
-    pause_each(s, &[of_cluster_api(s), natives(s)].concat())
-}
-
-pub fn resume_all(s: &Snapshot) -> RemainingWork {
-    resume_each(&[natives(s), of_cluster_api(s)].concat())
-}
-
-/// Step 2. The set is created first and without machines: a manager that does not support migrations would ignore it,
-/// and never confirm the hold.
-fn describe(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
+/// Creates deployment and set. The set is created first and without machines: a manager that does not support migrations would
+/// ignore it, and never confirm the hold.
+pub fn describe(s: &Snapshot) -> RemainingWork {
     let (Some(wanted), Some(set)) = (NativeSideObjects::from_snapshot(s), s.recorded_set(MigrationSide::ClusterApi))
     else {
-        todo.expect(false, "the deployment to be convertible again, or mcm adopt abort");
-        return todo;
+        return wait("the deployment to be convertible again, or mcm adopt abort");
     };
-    for (kind, object) in &wanted.others {
-        todo.make(s, *kind, &paused(*kind, object.clone(), s));
-    }
     let native_set = |replicas: usize, owner: &Value| {
-        let object = json!({
-            "apiVersion": Kind::Set.api_version(), "kind": "MachineSet",
+        json!({
             "metadata": {
                 "name": set.name(), "labels": wanted.template["metadata"]["labels"], "finalizers": [labels::FINALIZER],
                 "ownerReferences": owner,
@@ -69,193 +40,95 @@ fn describe(s: &Snapshot) -> RemainingWork {
                 "replicas": replicas, "selector": wanted.selector, "template": wanted.template,
                 "minReadySeconds": wanted.deployment["spec"]["minReadySeconds"],
             },
-        });
-        paused(Kind::Set, object, s)
+        })
     };
-    match s.find(Kind::Set, set.name()) {
-        None => todo.make(s, Kind::Set, &native_set(0, &Value::Null)),
-        Some(known) if known.is_of_migration(s.name()) => todo.expect_paused([known]),
-        Some(other) => todo.expect(false, format!("the name of {}, which another object has", other.id())),
-    }
-    let todo = todo.then(|| {
-        let mut todo = RemainingWork::default();
-        let mut deployment = paused(Kind::Deployment, wanted.deployment.clone(), s);
-        deployment["metadata"]["finalizers"] = json!([labels::FINALIZER]);
-        todo.make(s, Kind::Deployment, &deployment);
-        todo.expect_paused(s.find(Kind::Deployment, s.name()));
-        todo
+    let todo = make_each(s, &[Kind::Class, Kind::Secret], &wanted.objects).and(match s.find(Kind::Set, set.name()) {
+        None => make(s, Kind::Set, &native_set(0, &Value::Null)),
+        Some(known) if known.is_of_migration(s.name()) => expect_paused([known]),
+        Some(other) => wait(format!("the name of {}, which another object has", other.id())),
     });
+    let deployment = || s.find(Kind::Deployment, s.name());
+    let todo = todo.then(|| make(s, Kind::Deployment, &wanted.deployment).and(expect_paused(deployment())));
     todo.then(|| {
-        let mut todo = RemainingWork::default();
-        let owner = s.find(Kind::Deployment, s.name()).map(UnstructuredObject::as_controller).unwrap_or_default();
-        todo.make(s, Kind::Set, &native_set(s.recorded().count(), &owner));
-        todo
+        let owner = deployment().map(UnstructuredObject::as_controller).unwrap_or_default();
+        make(s, Kind::Set, &native_set(s.recorded().count(), &owner))
     })
 }
 
-/// Undoes step 2, which created all these objects.
-pub fn forget(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    let made = s.objects.values().filter(|object| {
-        let is_native = matches!(object.kind, Kind::Deployment | Kind::Set | Kind::Class | Kind::Secret);
-        is_native && object.is_of_migration(s.name())
-    });
-    detach(&mut todo, made);
-    todo
+/// Creates the class of a Machine without a set, and its Secret, if they are derived.
+pub fn supply(s: &Snapshot) -> RemainingWork {
+    match converted(s) {
+        ConversionResult { objects, refusals, .. } if refusals.is_empty() && !objects.is_empty() => {
+            make_each(s, &[Kind::Class, Kind::Secret], &objects)
+        }
+        _ => wait("the Machine to be convertible again, or mcm adopt abort"),
+    }
 }
 
-/// Step 3. The native Machine gets the fields of a Machine of that set, and records its former state.
-fn hand_over(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
+/// Undoes [`describe`] and [`supply`], which created all these objects.
+pub fn forget(s: &Snapshot) -> RemainingWork {
+    detach(made(s, MigrationSide::MachineController).rev())
+}
+
+/// The native Machines get the fields of Machines of the set, and record their former state.
+pub fn hand_over(s: &Snapshot) -> RemainingWork {
     let (Some(wanted), Some(set)) =
         (NativeSideObjects::from_snapshot(s), s.recorded_set(MigrationSide::MachineController))
     else {
-        todo.expect(false, "the MCM MachineSet, which was deleted: run mcm adopt abort");
-        return todo;
+        return wait("the MCM MachineSet, which was deleted: run mcm adopt abort");
     };
-    let members: Vec<MachineObjects<'_>> = s.recorded().collect();
-    for member in &members {
-        let (Some(native), Some(node)) = (member.native, member.node) else {
-            todo.expect(false, format!("MCM Machine {} and its Node", member.name));
-            continue;
-        };
-        todo.want(native, &as_machine_of(set, &wanted.template, native, node));
-    }
-    let count = i64::try_from(members.len()).ok();
-    todo.expect(
-        set.number("/status/replicas") == count,
-        format!("MCM MachineSet {} to count {} machines", set.name(), members.len()),
-    );
-    todo
-}
-
-pub fn take_back(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    natives(s).into_iter().for_each(|native| put_back(&mut todo, native));
-    todo
-}
-
-/// Last but one: removes all objects of Cluster API except the Cluster and the template, and core's fields from Nodes.
-pub fn remove(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    detach(&mut todo, of_cluster_api(s));
-    release_nodes(&mut todo, s);
-    todo
-}
-
-/// Removes the annotations of core from the Nodes.
-pub fn release_nodes(todo: &mut RemainingWork, s: &Snapshot) {
-    for node in s.recorded().filter_map(|member| member.node) {
-        let annotations = node.at("/metadata/annotations");
-        let of_core = annotations.as_object().into_iter().flatten().map(|(key, _)| key);
-        let of_core = of_core.filter(|key| key.starts_with("cluster.x-k8s.io/"));
-        let nulls: Value = of_core.map(|key| (key.clone(), Value::Null)).collect::<serde_json::Map<_, _>>().into();
-        todo.want(node, &json!({ "metadata": { "annotations": nulls } }));
-    }
-}
-
-/// Last: resumes first the machines, so that the set finds them all at work before it decides anything; then set and
-/// deployment.
-fn start(s: &Snapshot) -> RemainingWork {
-    let surviving = s.surviving();
-    let deployment = s.deployment_of(MigrationSide::MachineController);
-    let set = s.recorded_set(MigrationSide::MachineController);
-    let todo = start_machines(s).then(|| {
-        let mut todo = RemainingWork::default();
-        for set in s.sets_of(MigrationSide::MachineController) {
-            todo.want(set, &resume(set));
-        }
-        let is_available =
-            |set: &UnstructuredObject| !set.is_paused() && set.number("/status/availableReplicas") >= surviving;
-        todo.expect(set.is_some_and(is_available), "all machines of the MCM MachineSet to be available");
-        todo
+    let count = s.recorded().count();
+    let todo = each(s.recorded(), |member| match (member.native, member.node) {
+        (Some(native), Some(node)) => want(native, &as_machine_of(set, &wanted.template, native, node)),
+        _ => wait(format!("MCM Machine {} and its Node", member.name)),
     });
-    todo.then(|| {
-        let mut todo = RemainingWork::default();
-        deployment.into_iter().for_each(|deployment| todo.want(deployment, &resume(deployment)));
-        resume_made(&mut todo, s);
-        let is_whole =
-            |one: &UnstructuredObject| is_whole(one, ["replicas", "updatedReplicas", "availableReplicas"], surviving);
-        todo.expect(deployment.is_some_and(is_whole), "all machines of the MCM MachineDeployment to be available");
-        todo
+    let is_counted = set.number("/status/replicas") == i64::try_from(count).ok();
+    todo.and(expect(is_counted, format!("MCM MachineSet {} to count {count} machines", set.name())))
+}
+
+/// The native Machine gets the fields of a Machine without a set, and records its former state.
+pub fn release(s: &Snapshot) -> RemainingWork {
+    let made = converted(s).objects;
+    let wanted = made.iter().find(|object| Kind::from_value(object) == Some(Kind::Machine));
+    each(s.recorded(), |member| match (wanted, member.native, member.node) {
+        (Some(wanted), Some(native), Some(node)) => want(native, &as_lone(wanted, native, node, s)),
+        _ => wait(format!("MCM Machine {} and its Node, or mcm adopt abort", member.name)),
     })
 }
 
-/// The native Machines. One whose Node is lost will not run again.
-pub fn start_machines(s: &Snapshot) -> RemainingWork {
-    let mut todo = RemainingWork::default();
-    for (native, node) in s.recorded().filter_map(|member| Some((member.native?, member.node))) {
-        let mut patch = resume(native);
-        patch["metadata"]["annotations"][labels::BEFORE_MIGRATION] = Value::Null;
-        todo.want(native, &patch);
-        let phase = native.text("/status/currentStatus/phase");
-        let runs = phase == "Running" || node.is_none();
-        todo.expect(!native.is_paused() && runs, format!("{} to be Running", native.id()));
-    }
-    todo
+/// Restores the native Machines as they were before the migration.
+pub fn take_back(s: &Snapshot) -> RemainingWork {
+    each(s.recorded().filter_map(|member| member.native), put_back)
 }
 
-/// The class and the Secret that this migration created, now without a pause.
-pub fn resume_made(todo: &mut RemainingWork, s: &Snapshot) {
-    let made = s.objects.values().filter(|one| matches!(one.kind, Kind::Class | Kind::Secret));
-    made.filter(|one| one.is_of_migration(s.name())).for_each(|one| todo.want(one, &resume(one)));
+/// Removes all objects of Cluster API except the Cluster and the template, and core's fields from Nodes.
+pub fn remove(s: &Snapshot) -> RemainingWork {
+    detach(of_cluster_api(s)).and(release_nodes(s))
 }
 
-/// The objects of Cluster API, from the leaves to the root.
-pub fn of_cluster_api(s: &Snapshot) -> Vec<&UnstructuredObject> {
-    let members = s.members_of(MigrationSide::ClusterApi);
-    let infra = members.iter().filter_map(|member| member.infra);
-    let left = s.recorded().filter_map(|member| member.infra);
-    let machines = members.iter().filter_map(|member| member.machine);
-    let recorded = s.recorded().filter_map(|member| member.machine);
-    let sets = s.sets_of(MigrationSide::ClusterApi);
-    let detached = s.all(Kind::CapiSet).filter(|set| set.is_of_migration(s.name()));
-    let mut all: Vec<&UnstructuredObject> = infra.chain(left).chain(machines).chain(recorded).collect();
-    all.extend(sets);
-    all.extend(detached);
-    all.extend(health_checks(s));
-    all.extend(s.deployment_of(MigrationSide::ClusterApi));
-    let mut seen = std::collections::BTreeSet::new();
-    all.retain(|object| seen.insert(object.id()));
-    all
+/// Removes the annotations of core from the Nodes.
+pub fn release_nodes(s: &Snapshot) -> RemainingWork {
+    each(s.recorded().filter_map(|member| member.node), |node| {
+        let annotations = node.at("/metadata/annotations");
+        let of_core = annotations.as_object().into_iter().flatten().map(|(key, _)| key);
+        let of_core = of_core.filter(|key| key.starts_with("cluster.x-k8s.io/"));
+        let nulls: Map<_, _> = of_core.map(|key| (key.clone(), Value::Null)).collect();
+        want(node, &json!({ "metadata": { "annotations": nulls } }))
+    })
 }
 
-/// The native Machines.
-fn natives(s: &Snapshot) -> Vec<&UnstructuredObject> {
-    s.members_of(MigrationSide::ClusterApi).into_iter().filter_map(|member| member.native).collect()
-}
-
-/// The health checks that select machines of the deployment, or did so. They cannot replace machines without a set.
-pub fn health_checks(s: &Snapshot) -> Vec<&UnstructuredObject> {
-    if s.unit.is_lone() {
-        return Vec::new();
-    }
-    let members = s.members_of(MigrationSide::ClusterApi);
-    let selects = |check: &&UnstructuredObject| {
-        check.is_of_migration(s.name())
-            || members.iter().filter_map(|member| member.machine).any(|machine| is_selected(check, machine))
-    };
-    s.all(Kind::HealthCheck).filter(selects).collect()
-}
-
-/// A health check selects a Machine.
-pub fn is_selected(check: &UnstructuredObject, machine: &UnstructuredObject) -> bool {
-    let selector = serde_json::from_value(check.at("/spec/selector")).ok();
-    let labels = serde_json::from_value(machine.at("/metadata/labels")).ok();
-    let is_same_cluster = check.text("/spec/clusterName") == machine.text("/spec/clusterName");
-    is_same_cluster && Selector::parse(selector.as_ref()).is_ok_and(|selector| selector.matches(labels.as_ref()))
-}
-
-/// The deployment as a native one.
+/// The deployment, or the Machine, as a native one.
 pub fn converted(s: &Snapshot) -> ConversionResult {
-    let Some(deployment) = s.deployment_of(MigrationSide::ClusterApi) else { return ConversionResult::default() };
-    let template = s.find(Kind::InfraTemplate, deployment.text("/spec/template/spec/infrastructureRef/name"));
-    let class = template.map(|template| template.text("/spec/template/spec/machineClassRef/name"));
+    let Some(root) = s.root_of(MigrationSide::ClusterApi) else { return ConversionResult::default() };
+    let in_machine = |path: &str| root.text(&format!("{}/{path}", s.unit.path_of_machine()));
+    let infra_kind = if s.unit.is_lone() { Kind::InfraMachine } else { Kind::InfraTemplate };
+    let infra = s.find(infra_kind, in_machine("infrastructureRef/name"));
+    let class = infra.map(|infra| infra.text(&format!("{}/machineClassRef/name", s.unit.path_of_machine())));
     let class = class.and_then(|name| s.find(Kind::Class, name));
-    let bootstrap = s.find(Kind::Secret, deployment.text("/spec/template/spec/bootstrap/dataSecretName"));
+    let bootstrap = s.find(Kind::Secret, in_machine("bootstrap/dataSecretName"));
     let own = class.and_then(|class| s.find(Kind::Secret, class.text("/secretRef/name")));
-    let around = [template, class, bootstrap, own].into_iter().flatten().chain(health_checks(s));
-    let written = s.written(std::iter::once(deployment).chain(around).map(UnstructuredObject::id));
+    let around = [infra, class, bootstrap, own].into_iter().flatten().chain(health_checks(s));
+    let written = s.written(std::iter::once(root).chain(around).map(UnstructuredObject::id));
     conversion::to_native(&written, &ConversionOptions { now: Some(s.now), ..ConversionOptions::default() })
 }
 
@@ -265,8 +138,8 @@ struct NativeSideObjects {
     /// Selector and template of the set: those of the deployment with the hash.
     selector: Value,
     template: Value,
-    /// Class and Secret, if they are derived.
-    others: Vec<(Kind, Value)>,
+    /// The whole conversion, with class and Secret, if they are derived.
+    objects: Vec<Value>,
 }
 
 impl NativeSideObjects {
@@ -276,38 +149,51 @@ impl NativeSideObjects {
             return None;
         }
         let hash = s.recorded_set(MigrationSide::ClusterApi)?.label(labels::TEMPLATE_HASH)?;
-        let all = || objects.iter().filter_map(|object| Some((Kind::from_value(object)?, object)));
-        let (_, deployment) = all().find(|(kind, _)| *kind == Kind::Deployment)?;
+        let mut deployment = objects.iter().find(|object| Kind::from_value(object) == Some(Kind::Deployment))?.clone();
+        deployment["metadata"]["finalizers"] = json!([labels::FINALIZER]);
         let mut selector = deployment["spec"]["selector"].clone();
         selector["matchLabels"][labels::TEMPLATE_HASH] = json!(hash);
         let mut template = deployment["spec"]["template"].clone();
         template["metadata"]["labels"][labels::TEMPLATE_HASH] = json!(hash);
-        let others =
-            all().filter(|(kind, object)| matches!(kind, Kind::Class | Kind::Secret) && s.is_to_be_made(*kind, object));
-        let others = others.map(|(kind, object)| (kind, object.clone())).collect();
-        Some(Self { deployment: deployment.clone(), selector, template, others })
+        Some(Self { deployment, selector, template, objects })
     }
 }
 
-/// A native Machine as one of a set, with its VM and its Node.
+/// A native Machine as one of a set.
 fn as_machine_of(
     set: &UnstructuredObject,
     template: &Value,
     native: &UnstructuredObject,
     node: &UnstructuredObject,
 ) -> Value {
-    let mut spec = template["spec"].clone();
+    let mut machine = as_described(template, native, node);
+    machine["metadata"]["ownerReferences"] = set.as_controller();
+    machine["metadata"]["labels"][names::CLUSTER_NAME] = Value::Null;
+    machine["metadata"]["annotations"][labels::USER_DATA_SECRET] = Value::Null;
+    machine
+}
+
+/// A native Machine without a set. Removes all notes of an earlier migration, or undoing would restore them.
+fn as_lone(wanted: &Value, native: &UnstructuredObject, node: &UnstructuredObject, s: &Snapshot) -> Value {
+    let mut machine = as_described(wanted, native, node);
+    let metadata = &mut machine["metadata"];
+    metadata["ownerReferences"] = Value::Null;
+    metadata["annotations"][labels::MIGRATION] = json!(s.name());
+    for key in ["labels", "annotations"] {
+        metadata[key] = replacing(&native.value["metadata"][key], &metadata[key]);
+    }
+    machine
+}
+
+/// A native Machine as a conversion describes it, with its VM and its Node.
+fn as_described(wanted: &Value, native: &UnstructuredObject, node: &UnstructuredObject) -> Value {
+    let mut spec = wanted["spec"].clone();
     spec["providerID"] = native.at("/spec/providerID");
-    let mut keys = template["metadata"]["labels"].clone();
-    keys[labels::NODE] = json!(node.name());
-    keys[names::CLUSTER_NAME] = Value::Null;
-    let mut annotations = template["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    annotations.insert(labels::USER_DATA_SECRET.to_owned(), Value::Null);
-    annotations.insert(labels::BEFORE_MIGRATION.to_owned(), json!(before(native)));
-    json!({
-        "metadata": { "ownerReferences": set.as_controller(), "labels": keys, "annotations": annotations },
-        "spec": replacing(&native.at("/spec"), &spec),
-    })
+    let metadata = json!({ "labels": wanted["metadata"]["labels"], "annotations": wanted["metadata"]["annotations"] });
+    let mut machine = json!({ "metadata": metadata, "spec": replacing(&native.at("/spec"), &spec) });
+    machine["metadata"]["labels"][labels::NODE] = json!(node.name());
+    machine["metadata"]["annotations"][labels::BEFORE_MIGRATION] = json!(before(native));
+    machine
 }
 
 /// The state of a native Machine before the migration, as JSON.
@@ -326,21 +212,22 @@ pub fn before(native: &UnstructuredObject) -> String {
 }
 
 /// Restores the state of a native Machine before the migration.
-pub fn put_back(todo: &mut RemainingWork, native: &UnstructuredObject) {
-    let Some(before) = native.annotation(labels::BEFORE_MIGRATION) else { return };
+fn put_back(native: &UnstructuredObject) -> RemainingWork {
+    let Some(before) = native.annotation(labels::BEFORE_MIGRATION) else { return RemainingWork::default() };
     let Ok(before) = serde_json::from_str::<Value>(before) else {
-        todo.expect(false, format!("annotation {} of {} to be readable", labels::BEFORE_MIGRATION, native.id()));
-        return;
+        return wait(format!("annotation {} of {} to be readable", labels::BEFORE_MIGRATION, native.id()));
     };
     let part = |pointer: &str| before.pointer(pointer).cloned().filter(|value| !value.is_null()).unwrap_or(json!({}));
     let replaced = |pointer: &str| replacing(&native.at(pointer), &part(pointer));
-    let wanted = json!({
-        "metadata": {
-            "ownerReferences": before["metadata"]["ownerReferences"],
-            "labels": replaced("/metadata/labels"),
-            "annotations": replaced("/metadata/annotations"),
-        },
-        "spec": replaced("/spec"),
-    });
-    todo.want(native, &wanted);
+    want(
+        native,
+        &json!({
+            "metadata": {
+                "ownerReferences": before["metadata"]["ownerReferences"],
+                "labels": replaced("/metadata/labels"),
+                "annotations": replaced("/metadata/annotations"),
+            },
+            "spec": replaced("/spec"),
+        }),
+    )
 }

@@ -44,6 +44,11 @@ impl MigrationUnit {
         }
     }
 
+    /// The path of the spec of a machine in the root object of the unit, and in the infrastructure to which that refers.
+    pub const fn path_of_machine(&self) -> &'static str {
+        if self.is_lone() { "/spec" } else { "/spec/template/spec" }
+    }
+
     /// It is a machine without a set.
     pub const fn is_lone(&self) -> bool {
         matches!(self, Self::Machine(_))

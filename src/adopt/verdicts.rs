@@ -7,16 +7,12 @@ use std::{
 
 use serde::Serialize;
 
-use super::{
-    object::{Kind, UnstructuredObject},
-    snapshot::{MachineObjects, Snapshot},
-    swap,
-};
+use super::{Kind, MachineObjects, MigrationDirection, Snapshot, UnstructuredObject, hold, snapshot::set_kind, swap};
 use mcm_api::{
     labels,
     machine::{MachineTemplate, same_template},
 };
-pub use mcm_conversion::{
+use mcm_conversion::{
     ProviderRole, provider_id,
     types::{MigrationSide, names},
 };
@@ -98,22 +94,34 @@ pub fn cluster(s: &Snapshot, to: MigrationSide) -> CheckVerdict {
 }
 
 /// Objects that a user paused are refused, because the user expects to resume them.
-pub fn nobody_paused(s: &Snapshot, from: MigrationSide) -> CheckVerdict {
-    let cluster = s.find(Kind::Cluster, &s.cluster);
-    if cluster.is_some_and(|cluster| cluster.value["spec"]["paused"] == true) {
-        return Err(format!("Cluster {} is paused: unpause it", s.cluster));
-    }
-    let members = s.members_of(from);
+pub fn nobody_paused(s: &Snapshot, way: MigrationDirection, members: &[MachineObjects<'_>]) -> CheckVerdict {
+    cluster_is_unpaused(s)?;
+    let from = way.from();
     let machines =
         members.iter().flat_map(|member| [member.machine, member.infra, member.other, member.native]).flatten();
-    let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines);
-    let is_held = |object: &UnstructuredObject| {
-        let other = object.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
-        other || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(s.name()))
+    let pools = s.machine_pool().into_iter().chain(s.pool());
+    let is_of_other =
+        |object: &UnstructuredObject| object.annotation(labels::MIGRATION).is_some_and(|name| name != s.name());
+    let is_held = |object: &&UnstructuredObject| {
+        is_of_other(object) || (object.annotation(names::PAUSED).is_some() && !object.is_of_migration(s.name()))
     };
-    match all.find(|object| is_held(object)) {
-        Some(object) => Err(format!("{} is paused by another client", object.id())),
+    let mut all = s.deployment_of(from).into_iter().chain(s.sets_of(from)).chain(machines).chain(pools);
+    if let Some(object) = all.find(is_held) {
+        return Err(format!("{} is paused by another client", object.id()));
+    }
+    let mut classes = hold::classes(s).into_iter().filter(|_| way.keeps_core());
+    match classes.find(|class| is_of_other(class)) {
+        Some(class) => Err(format!("{} is held by another migration: complete that first", class.id())),
         None => Ok("nothing is paused by another client".to_owned()),
+    }
+}
+
+pub fn cluster_is_unpaused(s: &Snapshot) -> Result<(), String> {
+    match s.find(Kind::Cluster, &s.cluster) {
+        Some(cluster) if cluster.value["spec"]["paused"] == true => {
+            Err(format!("Cluster {} is paused: unpause it", s.cluster))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -163,6 +171,30 @@ fn is_same_template(side: MigrationSide, deployment: &UnstructuredObject, set: &
     }
 }
 
+/// No other client has an object of a name that the migration needs.
+pub fn names_are_free(s: &Snapshot, way: MigrationDirection, members: &[MachineObjects<'_>]) -> CheckVerdict {
+    let kinds: &[Kind] = match way {
+        MigrationDirection::FromNative => &[Kind::InfraMachine, Kind::CapiMachine],
+        MigrationDirection::FromOther if s.unit.is_pool() => &[Kind::CapiMachine, Kind::InfraMachine, Kind::Machine],
+        MigrationDirection::FromOther => &[Kind::InfraMachine, Kind::Machine],
+        MigrationDirection::ToNative | MigrationDirection::ToOther | MigrationDirection::FromStandIn => &[],
+    };
+    let of_members = members.iter().flat_map(|member| {
+        let other = member.other.filter(|_| way == MigrationDirection::ToOther);
+        kinds.iter().filter_map(move |kind| s.find(*kind, member.name)).chain(other)
+    });
+    let keeps_objects = way.keeps_core() && !s.unit.is_pool();
+    let (deployment, set) = (s.deployment_of(way.to()), s.set_of(way.from()));
+    let set = set.and_then(|set| s.find(set_kind(way.to()), set.name()));
+    let above = deployment.into_iter().chain(set).filter(|_| !keeps_objects);
+    let mut all = above.chain(of_members);
+    match all.find(|object| !object.is_of_migration(s.name())) {
+        Some(object) => Err(format!("{} exists: rename or delete it", object.id())),
+        None if way.keeps_core() => Ok("the names are free".to_owned()),
+        None => Ok("the names are free on the other side".to_owned()),
+    }
+}
+
 /// VMs that a native orphan collector would delete.
 pub fn no_orphans(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict {
     let Some(cloud) = &s.cloud else { return Err("the cloud was not asked".to_owned()) };
@@ -185,7 +217,16 @@ pub fn no_orphans(s: &Snapshot, members: &[MachineObjects<'_>]) -> CheckVerdict 
     Ok("each VM of the class has its machine".to_owned())
 }
 
-pub fn machine_is_settled(member: &MachineObjects<'_>, from: MigrationSide) -> CheckVerdict {
+/// A machine of the side from which a migration starts is not changing.
+pub fn machine_is_settled(s: &Snapshot, member: &MachineObjects<'_>, from: MigrationSide) -> CheckVerdict {
+    match from {
+        MigrationSide::OtherProvider if s.unit.is_pool() => Ok("is in the pool".to_owned()),
+        MigrationSide::OtherProvider => machine_of_other_is_settled(member),
+        MigrationSide::ClusterApi | MigrationSide::MachineController => machine_of_mcm_is_settled(member, from),
+    }
+}
+
+fn machine_of_mcm_is_settled(member: &MachineObjects<'_>, from: MigrationSide) -> CheckVerdict {
     let Some(native) = member.native else {
         return Err(match member.other {
             Some(other) => format!("it has {}: migrate it to the provider mcm first, with --from other", other.id()),
@@ -197,24 +238,44 @@ pub fn machine_is_settled(member: &MachineObjects<'_>, from: MigrationSide) -> C
         return Err(format!("{} is being deleted", object.id()));
     }
     let phase = native.text("/status/currentStatus/phase");
-    match from {
-        MigrationSide::MachineController if phase != "Running" => Err(format!("its phase is {phase}, not Running")),
-        MigrationSide::ClusterApi if !["Available", "Running"].contains(&phase) => {
-            Err(format!("the phase of the MCM Machine is {phase}"))
+    if from == MigrationSide::MachineController {
+        return is_running(phase);
+    }
+    if !["Available", "Running"].contains(&phase) {
+        return Err(format!("the phase of the MCM Machine is {phase}"));
+    }
+    match (member.machine, member.infra) {
+        (Some(machine), Some(infra)) if native.controller() == Some(infra.uid()) || infra.is_paused() => {
+            is_running(machine.text("/status/phase"))
         }
-        MigrationSide::ClusterApi => match (member.machine, member.infra) {
-            (Some(machine), Some(infra)) if native.controller() == Some(infra.uid()) || infra.is_paused() => {
-                let phase = machine.text("/status/phase");
-                if phase == "Running" {
-                    Ok(phase.to_owned())
-                } else {
-                    Err(format!("its phase is {phase}, not Running"))
-                }
-            }
-            (Some(_), Some(infra)) => Err(format!("{} does not control the MCM Machine", infra.id())),
-            _ => Err("its MCMMachine does not exist: it belongs to another provider".to_owned()),
-        },
-        MigrationSide::MachineController | MigrationSide::OtherProvider => Ok(phase.to_owned()),
+        (Some(_), Some(infra)) => Err(format!("{} does not control the MCM Machine", infra.id())),
+        _ => Err("its MCMMachine does not exist: it belongs to another provider".to_owned()),
+    }
+}
+
+fn is_running(phase: &str) -> CheckVerdict {
+    if phase == "Running" { Ok(phase.to_owned()) } else { Err(format!("its phase is {phase}, not Running")) }
+}
+
+fn machine_of_other_is_settled(member: &MachineObjects<'_>) -> CheckVerdict {
+    let (Some(machine), Some(other)) = (member.machine, member.other) else {
+        return Err("its infrastructure object does not exist or is of a provider that mcm does not know".to_owned());
+    };
+    if let Some(object) = [Some(machine), Some(other), member.node].into_iter().flatten().find(|one| one.is_deleting())
+    {
+        return Err(format!("{} is being deleted", object.id()));
+    }
+    if machine.label(names::CONTROL_PLANE).is_some() {
+        return Err(format!("{} is of a control plane", machine.id()));
+    }
+    let phase = is_running(machine.text("/status/phase"))?;
+    let (id, of_machine) = (other.text("/spec/providerID"), machine.text("/spec/providerID"));
+    if id.is_empty() || id != of_machine {
+        return Err(format!("{} has VM {id}, {} has {of_machine}", other.id(), machine.id()));
+    }
+    match provider_id::vm_name(id).filter(|vm| *vm != member.name) {
+        Some(vm) => Err(format!("its VM is named {vm}, and MCM requires the name of the machine")),
+        None => Ok(phase),
     }
 }
 

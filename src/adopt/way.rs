@@ -1,7 +1,7 @@
 //! Directions of a migration.
 
-use super::{object::Kind, unit::MigrationUnit};
-pub use mcm_conversion::{
+use super::{Kind, unit::MigrationUnit};
+use mcm_conversion::{
     ProviderRole,
     types::{MCMMigrationStatus, MigrationSide},
 };
@@ -45,19 +45,20 @@ impl MigrationDirection {
 
     /// The owner of the machines before the migration.
     pub const fn from(self) -> MigrationSide {
-        match self {
-            Self::ToNative | Self::ToOther | Self::FromStandIn => MigrationSide::ClusterApi,
-            Self::FromNative => MigrationSide::MachineController,
-            Self::FromOther => MigrationSide::OtherProvider,
-        }
+        self.sides().0
     }
 
     /// The owner of the machines after the migration.
     pub const fn to(self) -> MigrationSide {
+        self.sides().1
+    }
+
+    const fn sides(self) -> (MigrationSide, MigrationSide) {
         match self {
-            Self::ToNative | Self::FromStandIn => MigrationSide::MachineController,
-            Self::FromNative | Self::FromOther => MigrationSide::ClusterApi,
-            Self::ToOther => MigrationSide::OtherProvider,
+            Self::ToNative | Self::FromStandIn => (MigrationSide::ClusterApi, MigrationSide::MachineController),
+            Self::FromNative => (MigrationSide::MachineController, MigrationSide::ClusterApi),
+            Self::FromOther => (MigrationSide::OtherProvider, MigrationSide::ClusterApi),
+            Self::ToOther => (MigrationSide::ClusterApi, MigrationSide::OtherProvider),
         }
     }
 
@@ -89,17 +90,11 @@ impl MigrationDirection {
         Kind::listed().filter(is_read)
     }
 
-    /// Every kind that a plan reads, in the order of reading. Secrets last: other objects name them.
+    /// Every kind that a plan reads, in the order of reading. Those of which single objects are read, or of the workload cluster, are
+    /// last; and Secrets after all others, which name them.
     pub fn everything(self, unit: &MigrationUnit) -> impl Iterator<Item = Kind> + use<> {
-        self.kinds(unit).chain(self.others().iter().copied())
-    }
-
-    /// The kinds of which single objects are read, or those of the workload cluster.
-    pub const fn others(self) -> &'static [Kind] {
-        match self {
-            Self::FromStandIn => &[Kind::Namespace],
-            Self::ToNative | Self::FromNative | Self::FromOther | Self::ToOther => &[Kind::Node, Kind::Secret],
-        }
+        let single: &[Kind] = if self == Self::FromStandIn { &[Kind::Namespace] } else { &[Kind::Node, Kind::Secret] };
+        self.kinds(unit).chain(single.iter().copied())
     }
 }
 

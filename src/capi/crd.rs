@@ -148,14 +148,13 @@ fn contract_crd<K: CustomResourceExt>() -> CustomResourceDefinition {
     crd
 }
 
-/// ID and class of a VM stay. These rules are not in the template of an MCMMachine, where a ClusterClass tries changes
+/// ID of a VM and kind of its description stay. A policy keeps the description, except in an update in place. These rules are not in the template of an MCMMachine, where a ClusterClass tries changes
 /// without making them.
 fn keep_identity(root: &mut JSONSchemaProps) {
     let Some(spec) = root.properties.as_mut().and_then(|all| all.get_mut("spec")) else { return };
     spec.x_kubernetes_validations.get_or_insert_default().push(rule(
-        "has(self.machineClassRef) == has(oldSelf.machineClassRef) && \
-         (!has(self.machineClassRef) || self.machineClassRef.name == oldSelf.machineClassRef.name)",
-        "the class of a VM is immutable: create another object for another class",
+        "has(self.machineClassRef) == has(oldSelf.machineClassRef)",
+        "machineClassRef cannot take the place of machineClass, nor the reverse: create another object for another VM",
     ));
     if let Some(id) = spec.properties.as_mut().and_then(|all| all.get_mut("providerID")) {
         let stays = rule("self == oldSelf", "the ID of a VM is immutable: create another object for another VM");

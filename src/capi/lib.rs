@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::disallowed_methods))]
 
 pub mod crd;
+pub mod extension;
 mod object;
 pub mod provider;
 mod register;

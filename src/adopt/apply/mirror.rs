@@ -20,11 +20,9 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    object::Kind,
+    Kind, MigrationDirection, MigrationUnit, Snapshot,
     observe::{MigrationEnvironment, NotRead},
-    snapshot::{CloudAnswers, Snapshot},
-    unit::MigrationUnit,
-    way::MigrationDirection,
+    snapshot::CloudAnswers,
 };
 use mcm_conversion::types::MigrationSide;
 

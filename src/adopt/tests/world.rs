@@ -14,7 +14,7 @@ use crate::{
     object::ObjectId,
     plan::{abort, plan},
     snapshot::{CloudAnswers, Snapshot},
-    step::Action,
+    step::{Action, MigrationWrite},
     swap,
     unit::MigrationUnit,
 };
@@ -264,10 +264,10 @@ impl World {
         CloudAnswers { found, members, listed: classes.map(|class| (class, Ok(listed.clone()))).collect() }
     }
 
-    fn execute(&mut self, action: &Action) {
-        match action {
-            Action::Create { id, object } => drop(self.put(id.kind, &id.name, object.clone())),
-            Action::Patch { id, patch } | Action::PatchStatus { id, patch } => {
+    fn execute(&mut self, Action { id, change }: &Action) {
+        match change {
+            MigrationWrite::Create(object) => drop(self.put(id.kind, &id.name, object.clone())),
+            MigrationWrite::Patch(patch) | MigrationWrite::PatchStatus(patch) => {
                 let object = self.s.objects.get_mut(id).unwrap();
                 let is_spec = patch.get("spec").is_some();
                 patch::apply(&mut object.value, patch);
@@ -275,15 +275,15 @@ impl World {
                     let generation = object.number("/metadata/generation").unwrap() + 1;
                     object.value["metadata"]["generation"] = json!(generation);
                 }
-                self.collect(&id.clone());
+                self.collect(id);
             }
-            Action::Tag { id, is_listed: true } => drop(self.tagged.insert(id.name.clone())),
-            Action::Tag { id, is_listed: false } => drop(self.tagged.remove(&id.name)),
-            Action::Delete { id, uid } => {
+            MigrationWrite::Tag { is_listed: true } => drop(self.tagged.insert(id.name.clone())),
+            MigrationWrite::Tag { is_listed: false } => drop(self.tagged.remove(&id.name)),
+            MigrationWrite::Delete { uid } => {
                 let object = self.s.objects.get_mut(id).unwrap();
                 assert_eq!(object.uid(), uid);
                 object.value["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-                self.collect(&id.clone());
+                self.collect(id);
             }
         }
     }

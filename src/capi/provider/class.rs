@@ -49,7 +49,7 @@ pub(super) struct VmDescription<'a> {
 }
 
 /// The name of a class in a zone.
-pub(super) fn in_zone(named: &ClassRef, zone: &str, infrastructure: &ObjectView<MCMCluster>) -> String {
+pub(crate) fn in_zone(named: &ClassRef, zone: &str, infrastructure: &ObjectView<MCMCluster>) -> String {
     let domains = infrastructure.known().map(|infrastructure| infrastructure.spec.failure_domains.as_slice());
     let domain = domains.unwrap_or_default().iter().find(|domain| domain.name == zone);
     let other = domain.and_then(|domain| domain.machine_class_overrides.get(&named.name));

@@ -8,7 +8,7 @@
 //!
 //! The pause of a Cluster is read from the Cluster each time, so that nothing is left behind when it moves.
 
-mod class;
+pub(crate) mod class;
 mod mcm_cluster;
 mod mcm_machine;
 mod mcm_machine_pool;

@@ -21,11 +21,11 @@ use mcm_runtime::{
     enqueue::EnqueueMapper,
     hold_check::HoldCheck,
     kind_cache::KindCaches,
-    role::ControllerRole,
+    role::{ControllerRole, PROVIDER_LEASE},
 };
 
-/// All kinds run under one Lease, which has the name that users of Cluster API expect.
-pub const ROLE: ControllerRole = ControllerRole { name: ROLE_NAME, lease: "controller-leader-election-capmcm" };
+/// All kinds run under one Lease.
+pub const ROLE: ControllerRole = ControllerRole { name: ROLE_NAME, lease: PROVIDER_LEASE };
 
 /// All kinds. Orphan VMs are not collected: each VM has an object that its finalizer keeps, and while a cluster moves the
 /// objects are elsewhere for a moment.

@@ -182,6 +182,7 @@ pub fn to_native(
         finalizers: restore("metadata.finalizers").and_then(from_note).unwrap_or_default(),
         other: restore("metadata").and_then(from_note).unwrap_or_default(),
     };
+    let node_template = node_template.into();
     let spec = machine::MachineSpec { class, provider_id: String::new(), node_template, configuration };
     machine::MachineTemplate { metadata, spec }
 }
@@ -209,7 +210,7 @@ pub fn to_capi(
         max_evict_retries,
         node_conditions: _,
     } = configuration;
-    let NodeTemplate { metadata: node_meta, spec: node_spec } = node_template;
+    let NodeTemplate { metadata: node_meta, spec: node_spec } = &**node_template;
     check_native(source, place, report);
 
     let reason = "has no place in Cluster API";

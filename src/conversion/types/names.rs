@@ -54,6 +54,8 @@ pub const AUTOSCALER_MAX: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-g
 pub const AUTOSCALING_OPTIONS: &str = "cluster.x-k8s.io/autoscaling-options-";
 /// Prefix of annotations that core derives (mind the plural).
 pub const DERIVED: &str = "machinedeployment.clusters.x-k8s.io/";
+/// Annotation on a Machine and its infrastructure object: core updates the VM in place. Core removes it at the end.
+pub const UPDATE_IN_PROGRESS: &str = "in-place-updates.internal.cluster.x-k8s.io/update-in-progress";
 /// Prefix of annotations that name the template an object was made from.
 pub const CLONED_FROM: &str = "cluster.x-k8s.io/cloned-from-";
 

@@ -74,6 +74,9 @@ impl PlanExecutor for MCMMachines {
                 Action::PatchNative { machine, patch } => {
                     turn.track(turn.patch(&self.natives, &machine.metadata, &patch).await)?;
                 }
+                Action::PatchClass { class, patch } => {
+                    turn.track(turn.patch(&self.classes, &class.metadata, &patch).await)?;
+                }
                 Action::DeleteNative(machine) => turn.track(self.natives.delete(&machine.metadata).await)?,
                 Action::ReadNative => turn.session.is_native_gone = read(&self.natives, turn.key).await?,
                 Action::Register(_) | Action::Deregister(_) => {

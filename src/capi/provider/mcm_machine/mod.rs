@@ -10,6 +10,7 @@
 
 mod apply;
 mod cache;
+mod in_place;
 mod membership;
 mod native;
 mod observe;
@@ -126,6 +127,8 @@ pub(super) enum Action {
     WriteStatus(Box<MCMMachineStatus>),
     /// Create the derived class.
     CreateClass(Box<MachineClass>),
+    /// Patch of the class that was made of the description.
+    PatchClass { class: Arc<MachineClass>, patch: Value },
     /// Create the native Machine.
     CreateNative(Box<native_api::Machine>),
     /// Patch of the native Machine.
@@ -156,6 +159,7 @@ impl fmt::Display for Action {
                 conditions::told(f, &status.conditions)
             }
             Self::CreateClass(class) => write!(f, "create MachineClass {}", class.name_any()),
+            Self::PatchClass { class, patch } => write!(f, "patch MachineClass {} {patch}", class.name_any()),
             Self::CreateNative(machine) => {
                 write!(f, "create MCM Machine {} of class {}", machine.name_any(), machine.spec.class.name)?;
                 match machine.spec.provider_id.as_str() {

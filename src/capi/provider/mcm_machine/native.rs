@@ -7,7 +7,10 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use crate::{object::gate::GatedSnapshot, provider::class};
+use crate::{
+    object::{gate::GatedSnapshot, in_place::hash_annotation},
+    provider::class,
+};
 use mcm_api::{
     GoDuration, labels,
     machine::{ClassContent, ClassSpec, GROUP, Machine, MachineClass, MachineConfiguration, MachineSpec},
@@ -57,6 +60,7 @@ pub(super) fn class(snapshot: &Snapshot, content: &ClassContent) -> MachineClass
         name: Some(object.name_any()),
         namespace: object.namespace(),
         labels: Some(labels_of(snapshot)),
+        annotations: snapshot.description().as_ref().map(hash_annotation),
         owner_references: owner::reference_to(object.as_ref()).map(|reference| vec![reference]),
         ..ObjectMeta::default()
     };

@@ -97,8 +97,13 @@ impl Snapshot {
         self.owner.known().map_or("", |machine| machine.spec.failure_domain.as_str())
     }
 
-    /// The class of the VM.
+    /// The class of the VM, which exists or is created.
     pub(super) fn described(&self) -> ClassResolution {
+        let class = self.named_or_inline();
+        self.refusal(&class).map_or(class, ClassResolution::Problem)
+    }
+
+    fn named_or_inline(&self) -> ClassResolution {
         let object = &self.object;
         let content = object.spec.machine_class.as_ref();
         let description = VmDescription {
@@ -320,7 +325,7 @@ fn unavailable(machine: &Machine) -> Option<ConditionVerdict> {
         .iter()
         .find(|one| one.type_ == MachineConditionType::VmAvailable.as_str() && one.status == "False")?;
     let reason = found.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(Reason::VmLost.as_str());
-    Some(ConditionVerdict::no(reason, found.message.clone().unwrap_or_default()))
+    Some(ConditionVerdict::no(reason, found.message.as_deref().unwrap_or_default()))
 }
 
 /// The reference to the native Machine.

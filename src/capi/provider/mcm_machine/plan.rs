@@ -8,6 +8,7 @@ use crate::{
     },
     provider::class::ClassResolution,
 };
+use mcm_api::reasons::ProviderReason;
 use mcm_controllers::object::finalizer;
 use mcm_conversion::types::names;
 use mcm_rules::plan::{Plan, PlanInput, SentPatch, UndoneWrite, WaitKind};
@@ -26,6 +27,7 @@ impl PlanInput for Snapshot {
         match action {
             Action::PatchSelf(patch) => Some(SentPatch::new(&*self.object, patch)),
             Action::PatchNative { machine, patch } => Some(SentPatch::new(&**machine, patch)),
+            Action::PatchClass { class, patch } => Some(SentPatch::new(&**class, patch)),
             _ => None,
         }
     }
@@ -57,6 +59,10 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
             if read_network(plan, snapshot, &class) || restore_class(plan, snapshot, &class) {
                 return;
             }
+            if let Some((action, reason)) = snapshot.applied_in_place(&class) {
+                plan.then(action, reason);
+                return;
+            }
             if let Some(patch) = native::healed(snapshot, machine) {
                 let action = Action::PatchNative { machine: machine.clone(), patch };
                 plan.then(action, "the MCM Machine lacks its owner or a label");
@@ -78,6 +84,7 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         }
         None => {}
     }
+    show_refusal(plan, &class);
     let summary = parts.summary();
     let has_news = report(plan, snapshot, status::current(snapshot, &class, &parts), "its conditions changed");
     if !has_news {
@@ -88,6 +95,15 @@ fn provide(plan: &mut Plan<Action>, snapshot: &Snapshot) {
         // The infrastructure of another provider is not watched.
         let due = snapshot.session.network.as_ref().and_then(|_| snapshot.now.checked_add(NETWORK_PERIOD).ok());
         plan.wait(WaitKind::Infrastructure, format!("its VM: {missing}"), due);
+    }
+}
+
+/// A refused update in place ends only with another VM, which core or a user requests.
+fn show_refusal(plan: &mut Plan<Action>, class: &ClassResolution) {
+    if let ClassResolution::Problem(refusal) = class
+        && refusal.reason == ProviderReason::NewVmRequired.as_str()
+    {
+        plan.wait(WaitKind::Class, format!("another VM: {}", refusal.message), None);
     }
 }
 

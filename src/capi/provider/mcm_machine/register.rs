@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::{
     apply::MCMMachines,
     cache::{BY_BOOTSTRAP, BY_CLUSTER},
+    in_place::may_differ,
 };
 use crate::provider::{
     observe::cluster_name,
@@ -72,7 +73,7 @@ fn of_infrastructure(caches: &MCMMachines, change: &ObjectChange<MCMCluster>) ->
     cluster.map(|cluster| keys(&caches.objects.cache.by(BY_CLUSTER, &cluster))).unwrap_or_default()
 }
 
-/// A class may be that of a zone, so every object that has no VM yet may need it.
+/// A class may be that of a zone, so every object that has no VM yet may need it, and each whose class was changed in place.
 fn of_class(caches: &MCMMachines, change: &ObjectChange<MachineClass>) -> Vec<Key> {
     keys(&waiting_in(&caches.objects, &change.key.namespace))
 }
@@ -83,10 +84,12 @@ fn of_secret(caches: &MCMMachines, change: &ObjectChange<MetadataOfSecret>) -> V
     machines.iter().filter_map(|machine| infrastructure_of(machine)).collect()
 }
 
-/// The objects of a namespace that have no VM yet, or are being deleted.
+/// The objects of a namespace that have no VM yet, may have another class than their VM, or are being deleted.
 fn waiting_in(objects: &CachedApi<MCMMachine>, namespace: &str) -> Vec<Arc<MCMMachine>> {
-    let is_waiting =
-        |object: &Arc<MCMMachine>| object.metadata.namespace.as_deref() == Some(namespace) && !is_provisioned(object);
+    let is_waiting = |object: &Arc<MCMMachine>| {
+        let is_waiting = !is_provisioned(object) || may_differ(object);
+        object.metadata.namespace.as_deref() == Some(namespace) && is_waiting
+    };
     objects.cache.all().into_iter().filter(is_waiting).collect()
 }
 

@@ -1,7 +1,9 @@
-//! MCMMachineTemplates: capacity and architecture of their VMs, so that an autoscaler can scale from zero.
+//! MCMMachineTemplates: capacity and architecture of their VMs, so that an autoscaler can scale from zero. They are those of the
+//! class or, without a `nodeTemplate`, those that its cloud reports.
 
 mod apply;
 mod cache;
+mod capacity;
 pub(super) use cache::CACHE;
 mod observe;
 mod plan;
@@ -9,7 +11,10 @@ mod register;
 
 use std::{fmt, sync::Arc};
 
+use jiff::Timestamp;
+
 use crate::object::view::ObjectView;
+use capacity::{CapacityReading, VmType};
 use mcm_api::machine::MachineClass;
 use mcm_conversion::types::{Cluster, MCMMachineTemplate, MCMMachineTemplateStatus};
 
@@ -20,21 +25,37 @@ pub(super) use register::KIND;
 pub(super) struct Snapshot {
     /// The object.
     pub object: Arc<MCMMachineTemplate>,
-    /// The Cluster in its label.
+    /// Its Cluster.
     pub cluster: ObjectView<Cluster>,
     /// The class that it names.
     pub class: ObjectView<MachineClass>,
+    /// The type of its VMs, if only their cloud has its capacity.
+    pub vm_type: Option<VmType>,
+    /// The last reads of that type.
+    pub reading: Option<CapacityReading>,
     /// Value of `--watch-filter`.
     pub watch_filter: Option<String>,
+    /// The time.
+    pub now: Timestamp,
 }
 
-/// Write the status as a whole.
+/// One operation of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct WriteStatus(pub Box<MCMMachineTemplateStatus>);
+pub(super) enum Action {
+    /// Write the status as a whole.
+    WriteStatus(Box<MCMMachineTemplateStatus>),
+    /// Read the capacity of the VMs from their cloud.
+    ReadCapacity,
+}
 
-impl fmt::Display for WriteStatus {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let resources: Vec<&str> = self.0.capacity.keys().map(String::as_str).collect();
-        write!(f, "write status, capacity of {}", resources.join(", "))
+        match self {
+            Self::WriteStatus(status) => {
+                let resources: Vec<&str> = status.capacity.keys().map(String::as_str).collect();
+                write!(f, "write status, capacity of {}", resources.join(", "))
+            }
+            Self::ReadCapacity => f.write_str("read the capacity of the VMs from their cloud"),
+        }
     }
 }

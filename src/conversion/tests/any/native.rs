@@ -73,7 +73,7 @@ prop_compose! {
         machine::MachineSpec {
             class: ClassSpec { api_group: class.0.into(), kind: class.1.into(), name: "small".into() },
             provider_id: String::new(),
-            node_template: NodeTemplate { metadata, spec: spec.map(Box::new) },
+            node_template: NodeTemplate { metadata, spec: spec.map(Box::new) }.into(),
             configuration,
         }
     }

@@ -1,4 +1,5 @@
 mod around;
+mod in_place;
 mod members;
 mod membership;
 mod reads;

@@ -274,6 +274,10 @@ impl World {
                 Action::CreateClass(class) => {
                     self.classes.insert(class.metadata.name.clone().unwrap(), serde_json::to_value(*class).unwrap());
                 }
+                Action::PatchClass { class, patch } => {
+                    let name = class.metadata.name.clone().unwrap();
+                    patch::apply(self.classes.get_mut(&name).unwrap(), &patch);
+                }
                 Action::CreateNative(machine) => {
                     assert!(self.native.is_none(), "the API server refuses a second one of that name");
                     self.native = Some(serde_json::to_value(*machine).unwrap());
