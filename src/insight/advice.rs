@@ -6,11 +6,12 @@ use serde_json::json;
 
 use crate::{
     budget::BudgetState,
-    family::DeploymentFamily,
+    family::{DeploymentFamily, is_frozen},
     plan::outcome::join_of,
     story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectRemedy, SET, budget_in, filled},
 };
 use mcm_api::{
+    kinds::MACHINE_CLASSES,
     labels,
     machine::{Machine, MachineSet, PreserveMode},
 };
@@ -18,7 +19,7 @@ use mcm_controllers::{machine_class::secret_refs, machine_deployment::revision_o
 use mcm_rules::plan::{
     SubjectRef, Wait, WaitKind,
     guide::{RemedyDanger, WaitRemedy},
-    shell::{resource_name, word},
+    shell::{CommandCluster, resource_name, word},
 };
 
 /// The time after which a join is late, where no machine of the deployment has joined.
@@ -29,6 +30,8 @@ const LEAST_LATE: SignedDuration = SignedDuration::from_mins(1);
 const ALIKE: f64 = 0.8;
 /// The beginning of the remedy that changes a budget.
 const CHANGES_BUDGET: &str = "kubectl patch pdb ";
+/// The beginning of the remedy that adds pods to a budget.
+const SCALES_WORKLOAD: &str = "scale the workload up";
 /// The beginning of the remedy that changes annotations of a Machine.
 const ANNOTATES_MACHINE: &str = "kubectl annotate machines.";
 
@@ -42,6 +45,10 @@ impl NamespaceFacts {
             WaitKind::Class if is_leaving => machine.map(|machine| self.of_lost_class(machine)).unwrap_or_default(),
             WaitKind::Eviction => self.budget_of(wait).map(|budget| of_budget(budget, node)).unwrap_or_default(),
             WaitKind::Preservation => machine.and_then(of_preserving_node).into_iter().collect(),
+            WaitKind::ScaleUpBlocked => {
+                let set = self.sets.get(&object.name).filter(|set| object.kind == SET && is_frozen(set));
+                set.map(|_| unfreeze(&object.name, &self.namespace)).into_iter().collect()
+            }
             _ => self.of_new_template(wait.kind, object).unwrap_or_default(),
         };
         match wait.kind {
@@ -50,17 +57,28 @@ impl NamespaceFacts {
             _ => {}
         }
         let has_budget = self.budget_of(wait).is_some();
+        let is_uncounted = self.budget_of(wait).is_some_and(BudgetState::counts_none);
         let is_kept_by_node = machine.is_some_and(|machine| preserving_node(machine).is_some());
         // The VM of an MCMMachine stays when its MCM Machine is deleted.
         let is_apt = |remedy: &&WaitRemedy| {
             !(self.is_provided(object) && remedy.text.starts_with("kubectl delete ")
                 || has_budget && remedy.text.starts_with(CHANGES_BUDGET)
+                || is_uncounted && remedy.text.starts_with(SCALES_WORKLOAD)
                 || is_kept_by_node && remedy.text.starts_with(ANNOTATES_MACHINE))
         };
         let guide = wait.kind.guide();
         found
             .extend(guide.remedies.iter().filter(is_apt).filter_map(|remedy| filled(remedy, object, node, &wait.text)));
-        found.into_iter().map(|remedy| remedy.addressed(&self.place.call)).collect()
+        if wait.kind == WaitKind::Paused {
+            found.extend(self.of_paused_rollout(object));
+        }
+        let mut placed: Vec<ObjectRemedy> = Vec::new();
+        for remedy in found.into_iter().map(|remedy| remedy.placed(&self.place)) {
+            if !placed.contains(&remedy) {
+                placed.push(remedy);
+            }
+        }
+        placed
     }
 
     /// The budget that a wait names, if it was read.
@@ -93,12 +111,9 @@ impl NamespaceFacts {
         let former = self.running_set(&family, new)?;
         let class = &former.spec.template.spec.class.name;
         let shares_class = *class == deployment.spec.template.spec.class.name;
-        let has_same_fault = match kind {
-            WaitKind::Class => !self.classes.contains_key(class),
-            WaitKind::Secret => shares_class,
-            _ => false,
-        };
-        if has_same_fault {
+        // A return to a template is refused if its class does not exist or cannot be read.
+        let is_class_usable = self.classes.contains_key(class) || self.is_unread(MACHINE_CLASSES.plural);
+        if !is_class_usable || kind == WaitKind::Secret && shares_class {
             return None;
         }
         let (name, namespace) = (deployment.name_any(), &self.namespace);
@@ -109,6 +124,7 @@ impl NamespaceFacts {
             text: format!("mcm rollout undo {name} -n {namespace}{revision}"),
             note: "returns to the template whose machines run; those of the new one, none of which is available, are deleted",
             danger: RemedyDanger::ReplacesMachines,
+            cluster: CommandCluster::Control,
         }];
         if !deployment.spec.paused {
             found.push(safe(
@@ -117,6 +133,28 @@ impl NamespaceFacts {
             ));
         }
         Some(found)
+    }
+
+    /// The end of a rollout that is paused half-way.
+    fn of_paused_rollout(&self, object: &SubjectRef) -> Option<ObjectRemedy> {
+        let family = self.family_of(object)?;
+        let new = family.new_set()?;
+        let former = self.running_set(&family, Some(new))?;
+        if self.machines_of_set(&new.name_any()).is_empty()
+            || !self.classes.contains_key(&former.spec.template.spec.class.name)
+        {
+            return None;
+        }
+        Some(ObjectRemedy {
+            text: format!("mcm rollout abort {} -n {}", family.deployment.name_any(), self.namespace),
+            note: "returns to the template of the old machines that run, and ends the pause",
+            danger: RemedyDanger::ReplacesMachines,
+            cluster: CommandCluster::Control,
+        })
+    }
+
+    fn is_unread(&self, kind: &str) -> bool {
+        self.unread.iter().any(|unread| unread == kind)
     }
 
     /// The deployment of an object with its sets.
@@ -131,7 +169,7 @@ impl NamespaceFacts {
     }
 
     /// The former set with the most available machines, the latest of several.
-    fn running_set<'a>(&self, family: &DeploymentFamily<'a>, new: Option<&MachineSet>) -> Option<&'a MachineSet> {
+    pub fn running_set<'a>(&self, family: &DeploymentFamily<'a>, new: Option<&MachineSet>) -> Option<&'a MachineSet> {
         let new = new.map(|set| set.name_any());
         let former = family.sets.iter().filter(|set| Some(set.name_any()) != new && revision_of(set) > 0);
         let running =
@@ -151,6 +189,11 @@ impl NamespaceFacts {
         self.now.duration_since(created.0) > late
     }
 
+    /// The same of a Machine, whose deployment is looked up.
+    pub fn is_late_join(&self, machine: &SubjectRef) -> bool {
+        self.family_of(machine).is_some_and(|family| self.is_late(&family, machine))
+    }
+
     /// The class that a deployment meant, where its class does not exist.
     fn of_missing_class(&self, object: &SubjectRef) -> Option<ObjectRemedy> {
         let family = self.family_of(object)?;
@@ -168,6 +211,7 @@ impl NamespaceFacts {
             text: format!("kubectl patch {kind} {name} -n {} --type merge -p {}", self.namespace, word(&patch)),
             note: "uses the class whose name is most alike",
             danger: RemedyDanger::ReplacesMachines,
+            cluster: CommandCluster::Control,
         })
     }
 
@@ -184,6 +228,7 @@ impl NamespaceFacts {
                 text: format!("mcm machine forget {name} -n {namespace}{leaves}"),
                 note: "gives the Machine up: if it has a VM, you have to delete that in the cloud",
                 danger: RemedyDanger::ReplacesMachines,
+                cluster: CommandCluster::Control,
             },
         ]
     }
@@ -222,12 +267,23 @@ pub fn preserve_node_command(node: &str, mode: PreserveMode) -> String {
     format!("kubectl annotate nodes {node} {}={} --overwrite", labels::PRESERVE, mode.as_str())
 }
 
+/// The command that ends the freeze of a set.
+pub fn unfreeze(set: &str, namespace: &str) -> ObjectRemedy {
+    ObjectRemedy {
+        text: format!("mcm unfreeze machineset/{set} -n {namespace}"),
+        note: "a manager does so itself at its next overshoot check, if the set has few enough machines",
+        danger: RemedyDanger::ReplacesMachines,
+        cluster: CommandCluster::Control,
+    }
+}
+
 fn of_preserving_node(machine: &Machine) -> Option<ObjectRemedy> {
     let (node, _) = preserving_node(machine)?;
     Some(ObjectRemedy {
         text: preserve_node_command(node, PreserveMode::Never),
         note: "with the kubeconfig of the target cluster: ends its preservation: a failed Machine is replaced",
         danger: RemedyDanger::ReplacesMachines,
+        cluster: CommandCluster::Target,
     })
 }
 
@@ -237,12 +293,15 @@ pub fn of_budget(budget: &BudgetState, node: Option<&str>) -> Vec<ObjectRemedy> 
     let patch = |spec: serde_json::Value| {
         format!("{CHANGES_BUDGET}{name} -n {namespace} --type merge -p {}", word(&json!({ "spec": spec }).to_string()))
     };
+    if budget.counts_none() {
+        return of_uncounted_pods(budget, node);
+    }
     let mut found: Vec<ObjectRemedy> = budget
         .unready
         .iter()
         .map(|pod| {
             let text = format!("kubectl describe pod {} -n {namespace}", pod.name);
-            safe(text, "with the kubeconfig of the target cluster: why it is not Ready, which keeps the others from being evicted")
+            safe_in_target(text, "with the kubeconfig of the target cluster: why it is not Ready, which keeps the others from being evicted")
         })
         .collect();
     let is_here = budget.unready.iter().any(|pod| pod.node.as_deref() == node && node.is_some());
@@ -251,15 +310,18 @@ pub fn of_budget(budget: &BudgetState, node: Option<&str>) -> Vec<ObjectRemedy> 
             text: patch(json!({ "unhealthyPodEvictionPolicy": "AlwaysAllow" })),
             note: "with the kubeconfig of the target cluster: lets pods be evicted that are not Ready",
             danger: RemedyDanger::KillsPods,
+            cluster: CommandCluster::Target,
         });
     }
-    if budget.is_never() && budget.unready.is_empty() {
+    let change = json!({ "minAvailable": null, "maxUnavailable": 1 });
+    if budget.is_never() && budget.unready.is_empty() && *amounts != change {
         found.push(ObjectRemedy {
-            text: patch(json!({ "minAvailable": null, "maxUnavailable": 1 })),
+            text: patch(change),
             note: "with the kubeconfig of the target cluster: lets pods be evicted one after the other",
             danger: RemedyDanger::KillsPods,
+            cluster: CommandCluster::Target,
         });
-        found.push(safe(
+        found.push(safe_in_target(
             patch(amounts.clone()),
             "with the kubeconfig of the target cluster: restores the budget afterwards",
         ));
@@ -267,8 +329,28 @@ pub fn of_budget(budget: &BudgetState, node: Option<&str>) -> Vec<ObjectRemedy> 
     found
 }
 
+/// Remedies for a budget that counts none of its pods: no amount allows an eviction.
+fn of_uncounted_pods(budget: &BudgetState, node: Option<&str>) -> Vec<ObjectRemedy> {
+    let on_node = node.map(|node| format!(" --field-selector spec.nodeName={node}")).unwrap_or_default();
+    let list = safe_in_target(
+        format!("kubectl get pods -n {}{on_node}", budget.namespace),
+        "with the kubeconfig of the target cluster: shows the pods, of which the budget counts none without a controller",
+    );
+    let delete = ObjectRemedy {
+        text: format!("delete the pods of budget {} by hand", budget.title()),
+        note: "they have no controller: nothing creates them again",
+        danger: RemedyDanger::KillsPods,
+        cluster: CommandCluster::Control,
+    };
+    vec![list, delete]
+}
+
 const fn safe(text: String, note: &'static str) -> ObjectRemedy {
-    ObjectRemedy { text, note, danger: RemedyDanger::Safe }
+    ObjectRemedy { text, note, danger: RemedyDanger::Safe, cluster: CommandCluster::Control }
+}
+
+const fn safe_in_target(text: String, note: &'static str) -> ObjectRemedy {
+    ObjectRemedy { text, note, danger: RemedyDanger::Safe, cluster: CommandCluster::Target }
 }
 
 #[cfg(test)]

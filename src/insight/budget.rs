@@ -68,8 +68,16 @@ impl BudgetState {
         self.desired >= self.expected
     }
 
+    /// Its pods have no controller, so the controller of budgets counts none of them, whatever the budget says.
+    pub fn counts_none(&self) -> bool {
+        self.expected == 0 && !self.nodes.is_empty()
+    }
+
     /// Its pods that are not Ready, and why it allows no eviction, in words; empty if that ends with no pod.
     pub fn shortage(&self) -> Option<String> {
+        if self.counts_none() {
+            return Some("its pods have no controller, so it counts none of them".to_owned());
+        }
         let pods: Vec<String> = self.unready.iter().map(|pod| format!("{}/{}", self.namespace, pod.name)).collect();
         let are = if pods.len() == 1 { "is" } else { "are" };
         (!pods.is_empty()).then(|| {
@@ -121,5 +129,17 @@ mod tests {
         assert_eq!((state.is_never(), state.evicts_unready), (false, true));
         assert_eq!(state.amounts, json!({ "minAvailable": 2, "maxUnavailable": null }));
         assert_eq!(BudgetState::from_objects(&budget, &pods[..1]).shortage(), None);
+    }
+
+    #[test]
+    fn a_budget_whose_pods_have_no_controller_counts_none() {
+        let budget: PodDisruptionBudget = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "demo" }, "spec": { "maxUnavailable": 1 },
+            "status": { "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0 },
+        }))
+        .unwrap();
+        let state = BudgetState::from_objects(&budget, &[pod("a", "True", "Running")]);
+        assert_eq!(state.shortage().as_deref(), Some("its pods have no controller, so it counts none of them"));
+        assert!(!BudgetState::from_objects(&budget, &[]).counts_none(), "it has no pods");
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use k8s_openapi::api::{
+    core::v1::Pod,
+    policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
+};
 use kube::{Api, Client, ResourceExt, api::ListParams, core::Selector};
 
 use crate::{
@@ -13,6 +16,8 @@ use crate::{
     story::{NamespaceFacts, budget_in},
 };
 
+/// The reason in a condition of a budget whose pods could not be counted, such as those without a controller.
+const SYNC_FAILED: &str = "SyncFailed";
 /// The most budgets that are read for the waits of a namespace.
 const MOST: usize = 10;
 
@@ -37,8 +42,9 @@ pub async fn state(target: &Client, budget: &PodDisruptionBudget) -> Result<Budg
 pub async fn strict(target: &Client) -> Result<Vec<BudgetState>> {
     let mut found = Vec::new();
     for budget in reader::pages::<PodDisruptionBudget>(&Api::all(target.clone()), ListParams::default()).await? {
-        let is_strict = |status: &k8s_openapi::api::policy::v1::PodDisruptionBudgetStatus| {
-            status.disruptions_allowed == 0 && status.expected_pods > 0
+        let is_strict = |status: &PodDisruptionBudgetStatus| {
+            let is_failed = status.conditions.iter().flatten().any(|one| one.reason == SYNC_FAILED);
+            status.disruptions_allowed == 0 && (status.expected_pods > 0 || is_failed)
         };
         if budget.status.as_ref().is_some_and(is_strict) {
             found.push(state(target, &budget).await?);

@@ -110,7 +110,7 @@ impl NamespaceFacts {
             rule_out(OF_CLASS, &format!("class {class} and its Secrets are there"));
         }
         let runs = |manager: &ManagerLease| manager.is_alive(self.now) && manager.freeze(self.now).is_none();
-        if self.manager_of(&object.kind).is_some_and(runs) {
+        if self.manager_for(object).is_some_and(runs) {
             rule_out("manager", "a manager runs");
         }
         found

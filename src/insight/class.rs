@@ -2,12 +2,19 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::api::resource::Quantity};
 use tokio::time::timeout;
 
-use mcm_api::machine::MachineClass;
+use mcm_api::{
+    machine::{ClassNodeTemplate, MachineClass},
+    quantity::is_same_quantity,
+};
 use mcm_controllers::{machine::token, machine_class::secret_refs, object::authority};
-use mcm_driver::{Code, DriverError, SecretData, inspection::ResourcePresence, spec::ClassProblems};
+use mcm_driver::{
+    Code, Driver, DriverError, SecretData, VmCapacity,
+    inspection::{ResourceFinding, ResourcePresence},
+    spec::ClassProblems,
+};
 use mcm_driver_host::DriverCatalogue;
 
 /// Time for the calls that read what a class needs in its cloud.
@@ -83,7 +90,7 @@ const USER_DATA: &str = "userData";
 
 /// None of the Secrets that a class names has user data. Machines of the provider for Cluster API have Secrets with theirs.
 fn missing_user_data(class: &MachineClass, secret: &SecretData, known: &[ClassFinding]) -> Option<ClassFinding> {
-    let is_of_provider = authority::of_native(&class.metadata).is_some_and(|hold| !hold.is_confirmed);
+    let is_of_provider = authority::is_of_provider(&class.metadata);
     let is_named = known.iter().any(|line| line.text.contains(USER_DATA));
     let has_secrets = secret_refs(class).next().is_some();
     let is_missing = has_secrets && !secret.0.contains_key(USER_DATA) && !is_of_provider && !is_named;
@@ -136,10 +143,50 @@ fn lines_of(ClassProblems { errors, warnings, differences }: &ClassProblems) -> 
 /// Findings in the cloud.
 pub async fn look(catalogue: &DriverCatalogue, class: &MachineClass, secret: &SecretData) -> Vec<ClassFinding> {
     let Ok(driver) = catalogue.get(class) else { return Vec::new() };
-    let found = timeout(LIMIT, driver.inspect(class, secret)).await.unwrap_or_else(|_| {
-        let message = format!("the cloud did not answer within {} s", LIMIT.as_secs());
-        Err(DriverError::new(Code::DeadlineExceeded, message))
+    let found = timeout(LIMIT, driver.inspect(class, secret)).await.unwrap_or_else(|_| Err(unanswered()));
+    let mut findings = resource_findings(found);
+    findings.extend(capacity_findings(&*driver, class, secret).await);
+    findings
+}
+
+/// The error of a cloud that does not answer.
+fn unanswered() -> DriverError {
+    let message = format!("the cloud did not answer within {} s", LIMIT.as_secs());
+    DriverError::new(Code::DeadlineExceeded, message)
+}
+
+/// Findings about the `nodeTemplate` of a class, if its driver reads the capacity of VMs.
+async fn capacity_findings(driver: &dyn Driver, class: &MachineClass, secret: &SecretData) -> Vec<ClassFinding> {
+    let Some(template) = class.node_template.as_ref().filter(|_| driver.capacity_key(class).is_some()) else {
+        return Vec::new();
+    };
+    match timeout(LIMIT, driver.capacity(class, secret)).await.unwrap_or_else(|_| Err(unanswered())) {
+        Ok(capacity) => capacity_differences(template, &capacity),
+        Err(error) => {
+            vec![ClassFinding::new(ClassFindingVerdict::Unknown, "nodeTemplate.capacity", error.message)]
+        }
+    }
+}
+
+/// The values of a `nodeTemplate` that are not those of the cloud. The autoscaler counts with them.
+fn capacity_differences(template: &ClassNodeTemplate, capacity: &VmCapacity) -> Vec<ClassFinding> {
+    let warning = |path: String, typed: &str, reported: &str| {
+        let text = format!("{typed} in the class, {reported} in the cloud for {}", capacity.instance_type);
+        ClassFinding::new(ClassFindingVerdict::Warning, path, text)
+    };
+    let reported = capacity.class_resources();
+    let resources = template.capacity.iter().filter_map(|(name, typed)| {
+        let Quantity(amount) = reported.get(name).filter(|amount| !is_same_quantity(amount, typed))?;
+        Some(warning(format!("nodeTemplate.capacity.{name}"), &typed.0, amount))
     });
+    let architecture = template.architecture.as_deref().zip(capacity.architecture);
+    let architecture = architecture.filter(|(typed, reported)| typed != reported);
+    let architecture =
+        architecture.map(|(typed, reported)| warning("nodeTemplate.architecture".to_owned(), typed, reported));
+    resources.chain(architecture).collect()
+}
+
+fn resource_findings(found: Result<Vec<ResourceFinding>, DriverError>) -> Vec<ClassFinding> {
     match found {
         Err(error) => {
             let verdict = if error.code == Code::InvalidArgument {
@@ -225,6 +272,27 @@ mod tests {
         let named =
             [ClassFinding::new(ClassFindingVerdict::Error, "Secret", "the secret of the class has no userData")];
         assert_eq!(missing_user_data(&class, &secret, &named), None);
+    }
+
+    #[test]
+    fn a_typed_number_that_differs_from_the_cloud_is_a_warning() {
+        let template = json!({
+            "capacity": {"cpu": "2", "gpu": "0", "memory": "16384Mi", "ephemeral-storage": "40Gi"}, "architecture": "amd64",
+            "instanceType": "m", "region": "r", "zone": "z",
+        });
+        let capacity = VmCapacity {
+            instance_type: "m5.xlarge".to_owned(),
+            cpus: 4,
+            memory_mib: 16384,
+            architecture: Some("arm64"),
+            ..VmCapacity::default()
+        };
+        let found = capacity_differences(&serde_json::from_value(template).unwrap(), &capacity);
+        let expected = [
+            ("nodeTemplate.capacity.cpu", "2 in the class, 4 in the cloud for m5.xlarge"),
+            ("nodeTemplate.architecture", "amd64 in the class, arm64 in the cloud for m5.xlarge"),
+        ];
+        assert_eq!(found, expected.map(|(path, text)| ClassFinding::new(ClassFindingVerdict::Warning, path, text)));
     }
 
     #[test]

@@ -12,6 +12,16 @@ pub struct UsageError {
     pub hint: String,
 }
 
+/// The answer is not known, because a kind could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct UnreadError {
+    /// The question, and the kinds.
+    pub message: String,
+    /// The hint.
+    pub hint: String,
+}
+
 /// An error with its causes in one line. That of an API server is a sentence, without the form that it has in logs.
 pub fn error_line(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();

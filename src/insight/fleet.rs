@@ -12,6 +12,9 @@ use crate::{
 };
 use mcm_rules::plan::counted;
 
+/// The Leases of a control plane: both roles have to be led.
+const LEASES: [&str; 2] = ["machine-controller", "machine-controller-manager"];
+
 /// The facts about one control plane. A list that could not be read is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct PlaneFacts {
@@ -129,7 +132,10 @@ fn state(facts: &PlaneFacts, is_own: IsOwn, now: Timestamp) -> (PlaneState, Opti
         return (PlaneState::Parked, Some("its Deployment has 0 replicas".to_owned()));
     }
     if let Some(lease) = facts.leases.iter().find(|lease| lease.is_gone(now)) {
-        let silent = lease.renewed.map(|at| format!(" renewed {} ago", ago(now, at))).unwrap_or_default();
+        let silent = match lease.renewed {
+            Some(at) => format!(" renewed {} ago", ago(now, at)),
+            None => ", which has ended".to_owned(),
+        };
         let text = match lease.holder.as_str() {
             "" => format!("no process holds Lease {}", lease.lease),
             holder => format!("Lease {} of {}{silent}", lease.lease, owner(holder, is_own)),
@@ -139,6 +145,10 @@ fn state(facts: &PlaneFacts, is_own: IsOwn, now: Timestamp) -> (PlaneState, Opti
             None => (PlaneState::Unknown, Some(format!("{text}; its Deployment could not be read"))),
             Some(_) => (PlaneState::Unled, Some(text)),
         };
+    }
+    if let [lease] = &facts.leases[..] {
+        let missing = LEASES.into_iter().find(|name| *name != lease.lease).unwrap_or_default();
+        return (PlaneState::Unled, Some(format!("there is no Lease {missing}, so no manager has the other role")));
     }
     if let Some(freeze) = facts.leases.iter().find_map(|lease| lease.freeze(now)) {
         return (PlaneState::Frozen, Some(format!("for {}: {}", ago(now, freeze.since), short(&freeze.why))));
@@ -155,12 +165,13 @@ fn state(facts: &PlaneFacts, is_own: IsOwn, now: Timestamp) -> (PlaneState, Opti
     (PlaneState::Led, None)
 }
 
-/// A holder as people recognize it: the host of a process of mcm, the Lease namespace of a cell of several namespaces, and
-/// `go:` with the host of any other program.
+/// A holder as people recognize it: the host of a process of mcm, which may be a replica of a fleet, the Lease namespace of a cell of
+/// several namespaces, and `go:` with the host of any other program.
 fn owner(holder: &str, is_own: IsOwn) -> String {
     let Some((name, _)) = holder.rsplit_once('_').filter(|_| is_own(holder)) else {
         return format!("go:{holder}");
     };
+    let name = name.split_once('@').map_or(name, |(host, _)| host);
     name.strip_prefix("mcm-cell-").unwrap_or(name).to_owned()
 }
 
@@ -193,6 +204,10 @@ mod tests {
         }
     }
 
+    fn both(renewed: i64) -> Vec<ManagerLease> {
+        LEASES.map(|name| lease(name, OWN, renewed)).to_vec()
+    }
+
     fn only(facts: PlaneFacts) -> PlaneAnswer {
         answers(&[("n".to_owned(), facts)].into(), is_own, at(1000)).remove(0)
     }
@@ -223,8 +238,10 @@ mod tests {
         let leases = vec![lease("machine-controller", OWN, 100)];
         let unknown = only(PlaneFacts { replicas: None, leases, ..PlaneFacts::default() });
         assert_eq!(unknown.state, PlaneState::Unknown);
-        let leases = vec![lease("machine-controller", OWN, 999)];
-        assert_eq!(only(PlaneFacts { replicas: None, leases, ..PlaneFacts::default() }).state, PlaneState::Led);
+        assert_eq!(
+            only(PlaneFacts { replicas: None, leases: both(999), ..PlaneFacts::default() }).state,
+            PlaneState::Led
+        );
         assert_eq!(only(PlaneFacts { replicas: Some(Some(1)), ..PlaneFacts::default() }).state, PlaneState::Unled);
         assert_eq!(only(PlaneFacts { replicas: Some(None), ..PlaneFacts::default() }).state, PlaneState::Unknown);
     }
@@ -232,9 +249,33 @@ mod tests {
     #[test]
     fn frozen_machines_are_shown_while_their_manager_lives() {
         let frozen = Some(ManagerFreeze { since: at(760), why: "connect: timeout".to_owned() });
-        let leases = vec![ManagerLease { frozen, ..lease("machine-controller", OWN, 995) }];
+        let mut leases = both(995);
+        leases[0].frozen = frozen;
         let answer = only(PlaneFacts { replicas: Some(Some(1)), leases, ..PlaneFacts::default() });
         assert_eq!((answer.state, answer.reason.as_deref()), (PlaneState::Frozen, Some("for 4m: connect: timeout")));
+    }
+
+    #[test]
+    fn a_plane_with_one_of_its_leases_is_not_led() {
+        for replicas in [None, Some(None), Some(Some(1))] {
+            let leases = vec![lease("machine-controller", OWN, 995)];
+            let half = only(PlaneFacts { replicas, leases, ..PlaneFacts::default() });
+            assert_eq!(half.state, PlaneState::Unled);
+            let reason = half.reason.unwrap();
+            assert!(reason.starts_with("there is no Lease machine-controller-manager"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_claim_of_a_replica_has_its_name_and_ends_with_it() {
+        let holder = "mcm-fleet-x2x9k@mcm-system/mcm-fleet-one-0000000a_0123456789abcdef0123456789abcdef";
+        let mut leases = LEASES.map(|name| lease(name, holder, 995)).to_vec();
+        let led = only(PlaneFacts { replicas: Some(None), leases: leases.clone(), ..PlaneFacts::default() });
+        assert_eq!((led.state, led.owners), (PlaneState::Led, vec!["mcm-fleet-x2x9k".to_owned()]));
+        leases[0].renewed = None;
+        let gone = only(PlaneFacts { replicas: Some(None), leases, ..PlaneFacts::default() });
+        assert_eq!(gone.state, PlaneState::Unled);
+        assert_eq!(gone.reason.unwrap(), "Lease machine-controller of mcm-fleet-x2x9k, which has ended");
     }
 
     #[test]
@@ -248,11 +289,7 @@ mod tests {
 
     #[test]
     fn planes_that_need_a_user_come_first() {
-        let led = |renewed| PlaneFacts {
-            replicas: Some(Some(1)),
-            leases: vec![lease("machine-controller", OWN, renewed)],
-            ..PlaneFacts::default()
-        };
+        let led = |renewed| PlaneFacts { replicas: Some(Some(1)), leases: both(renewed), ..PlaneFacts::default() };
         let planes = [("a".to_owned(), led(995)), ("b".to_owned(), led(1)), ("c".to_owned(), led(996))].into();
         let order: Vec<String> = answers(&planes, is_own, at(1000)).into_iter().map(|one| one.namespace).collect();
         assert_eq!(order, ["b", "a", "c"]);

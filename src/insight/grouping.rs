@@ -5,7 +5,10 @@ use std::{
     hash::Hash,
 };
 
-use crate::story::{MACHINE, NamespaceFacts, ObjectAnswer, budget_in};
+use crate::{
+    place_counts::CountsByPlace,
+    story::{MACHINE, NamespaceFacts, ObjectAnswer, budget_in},
+};
 use mcm_api::{labels, machine::Machine};
 use mcm_controllers::machine_class::secret_refs;
 
@@ -167,6 +170,11 @@ const PLACES: [PlaceKind; 3] = [
     ("account", NamespaceFacts::account_of),
 ];
 
+/// The machines of a namespace by each kind of place.
+fn counts_of(facts: &NamespaceFacts) -> CountsByPlace {
+    PLACES.map(|(_, part_of)| occurrences(facts.machines.values().filter_map(|machine| part_of(facts, machine))))
+}
+
 impl NamespaceFacts {
     /// The zone of the Node of a machine, or of its template.
     pub fn zone_of(&self, machine: &Machine) -> Option<String> {
@@ -188,8 +196,7 @@ impl NamespaceFacts {
         if machines.len() == self.machines.len() && machines.len() > 1 {
             found.push("all machines of the namespace".to_owned());
         }
-        for (word, part_of) in PLACES {
-            let everywhere = occurrences(self.machines.values().filter_map(|machine| part_of(self, machine)));
+        for ((word, part_of), everywhere) in PLACES.into_iter().zip(self.places.counted(|| counts_of(self))) {
             if everywhere.len() < 2 {
                 continue;
             }

@@ -10,7 +10,7 @@ use crate::{
 };
 use mcm_api::{
     GoDuration,
-    machine::{Machine, MachineDeployment, MachineSet, OperationState},
+    machine::{Machine, MachineDeployment, MachinePhase, MachineSet, OperationState, OperationType},
     reasons::{EventReason, MachineConditionType},
 };
 use mcm_controllers::machine::DrainReason;
@@ -80,6 +80,8 @@ pub struct ReportedState {
     pub shown: Option<Wait>,
     /// A write that the API server refuses, as a condition shows it.
     pub refused: Option<Wait>,
+    /// The wait of a Machine whose creation failed: it holds up the creation of its replacement.
+    pub failed_creation: Option<Wait>,
     pub owners: Vec<SubjectRef>,
 }
 
@@ -88,12 +90,20 @@ const DRAIN_BLOCKED: &str = MachineConditionType::DrainBlocked.as_str();
 
 /// The beginning of `lastOperation.description` of a Machine whose creation needs something.
 const NEEDS: &str = "Waiting for ";
+/// The beginning of what it needs while its bootstrap token could not be created.
+const TOKEN: &str = "a bootstrap token";
 /// The end of `lastOperation.description` while a Node is drained.
 const DRAINS: &str = "Initiate node drain";
 /// The same while volumes are detached.
 const DETACHES: &str = "Delete Volume Attachments";
 /// The same while the Node is deleted.
 const DELETES_NODE: &str = "Initiate node object deletion";
+/// The part of the text of a drain whose pods were evicted, and do not end, such as those with a finalizer.
+const NOT_ENDED: &str = "error when waiting for pod";
+/// The part of the text of a drain whose pods could not be evicted.
+const NOT_EVICTED: &str = "error when evicting pod";
+/// The part of the text of a Machine whose Node did not join until the creation timeout.
+const NOT_JOINED: &str = "failed to join the cluster in";
 /// The part of the text of a drain whose Node could not be cordoned.
 const NOT_CORDONED: &str = "failure in update of node conditions";
 
@@ -113,6 +123,8 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
     }
     if let Some(needed) = text.strip_prefix(NEEDS) {
         let kind = match needed {
+            // The token is a Secret of the target cluster that the manager creates.
+            _ if needed.starts_with(TOKEN) => WaitKind::BootstrapToken,
             _ if needed.to_lowercase().contains("secret") => WaitKind::Secret,
             _ if needed.contains("MachineClass") => WaitKind::Class,
             _ => WaitKind::MachineWrite,
@@ -122,6 +134,22 @@ fn shown_wait(machine: &Machine) -> Option<Wait> {
     (last.state == Some(OperationState::Failed)).then(|| failed_step(&last.description))
 }
 
+/// The wait for the cause of a failed creation, which outlasts the Machine.
+fn failed_creation(machine: &Machine) -> Option<Wait> {
+    let last = &machine.status.as_ref()?.last_operation;
+    let is_of_creation = last.type_ == Some(OperationType::Create) && last.state == Some(OperationState::Failed);
+    if !is_of_creation || machine.phase() != MachinePhase::Failed || machine.is_terminating() {
+        return None;
+    }
+    if last.description.contains(NOT_JOINED) {
+        let text = "the Node of its replacement to join: its own did not until the creation timeout";
+        return Some(Wait::new(WaitKind::NodeJoin, text.to_owned(), None));
+    }
+    let (code, message) = error_of_cloud(&last.description)?;
+    let text = format!("the creation of its replacement, after {code}: {}", short(message));
+    Some(Wait::new(WaitKind::DriverRetry, text, None))
+}
+
 /// The wait for the next attempt of a step that failed, by the end of the text that names it.
 fn failed_step(description: &str) -> Wait {
     if let Some((code, message)) = error_of_cloud(description) {
@@ -129,6 +157,9 @@ fn failed_step(description: &str) -> Wait {
     }
     let of_step = |step| description.strip_suffix(step).map(str::trim);
     if let Some(text) = of_step(DRAINS) {
+        if text.contains(NOT_ENDED) && !text.contains(NOT_EVICTED) {
+            return Wait::new(WaitKind::PodTermination, format!("pods to terminate: {}", short(text)), None);
+        }
         return match text.contains(NOT_CORDONED) {
             true => {
                 Wait::new(WaitKind::NodeWriteRefused, format!("a write to the Node to succeed: {}", short(text)), None)
@@ -208,5 +239,6 @@ fn of_machine(machine: &Machine, now: Timestamp) -> ReportedState {
         format!("{}{code}{age}", short(text))
     });
     let since = since.or_else(|| machine.creation_timestamp().map(|time| time.0));
-    ReportedState { state, since, failed, shown: shown_wait(machine), ..ReportedState::default() }
+    let (shown, failed_creation) = (shown_wait(machine), failed_creation(machine));
+    ReportedState { state, since, failed, shown, failed_creation, ..ReportedState::default() }
 }

@@ -1,6 +1,7 @@
 //! The managers, as their Leases show them.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -56,6 +57,16 @@ impl ManagerLease {
         !self.holder.is_empty() && age.is_some_and(|age| age <= self.lasts.saturating_add(LATE))
     }
 
+    /// Shows the renewals of the membership of its holder, a replica of a fleet: it renews its claims rarely. Without a membership,
+    /// or with one of another process, the holder acts no more.
+    pub fn show_membership(&mut self, membership: Option<&Lease>) {
+        let spec = membership.and_then(|lease| lease.spec.as_ref());
+        let spec = spec.filter(|spec| spec.holder_identity.as_deref() == Some(&self.holder));
+        self.renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
+        let lasts = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+        self.lasts = SignedDuration::from_secs(lasts.into());
+    }
+
     /// Since when and why its Machines are frozen; `None` if no process holds the Lease any more.
     pub fn freeze(&self, now: Timestamp) -> Option<&ManagerFreeze> {
         self.frozen.as_ref().filter(|_| self.is_alive(now))
@@ -63,8 +74,13 @@ impl ManagerLease {
 
     /// The manager that an object waits for, in words; `None` if there is one, or none is needed.
     pub fn absence(&self, now: Timestamp) -> Option<String> {
+        Some(format!("a manager, and none runs: {}", self.vacancy(now)?))
+    }
+
+    /// Why no process holds the Lease, in words; `None` if one does, or there is no Lease.
+    pub fn vacancy(&self, now: Timestamp) -> Option<String> {
         let state = self.is_gone(now).then(|| self.state(now))?;
-        Some(format!("a manager: {}", state.strip_prefix("no manager runs: ").unwrap_or(&state)))
+        Some(state.strip_prefix("no manager runs: ").unwrap_or(&state).to_owned())
     }
 
     /// The manager in words.
@@ -88,9 +104,59 @@ impl ManagerLease {
             (true, false) if self.holder.is_empty() => {
                 format!("no manager runs: no process holds the Lease {}", self.lease)
             }
+            (true, false) if self.renewed.is_none() => {
+                format!("no manager runs: {}, which holds the Lease {}, has ended", self.holder, self.lease)
+            }
             (true, false) => {
                 format!("no manager runs: {} renewed the Lease {} {renewed} ago", self.holder, self.lease)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::at;
+
+    const HOLDER: &str = "pod@mcm-system/mcm-fleet-one-0000000a_0123456789abcdef0123456789abcdef";
+
+    /// A claim of the replica that was renewed at second 0, with the membership of a holder that was renewed at second 240.
+    fn claim(membership: Option<&str>) -> ManagerLease {
+        let mut claim = ManagerLease {
+            lease: "machine-controller".to_owned(),
+            role: "machines".to_owned(),
+            holder: HOLDER.to_owned(),
+            renewed: Some(at(0)),
+            lasts: SignedDuration::from_secs(900),
+            exists: true,
+            frozen: None,
+        };
+        let lease = membership.map(|holder| {
+            let renewed = format!("{:.6}", at(240));
+            let spec = json!({"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15});
+            serde_json::from_value::<Lease>(json!({ "spec": spec })).unwrap()
+        });
+        claim.show_membership(lease.as_ref());
+        claim
+    }
+
+    #[test]
+    fn a_claim_is_as_old_as_the_last_renewal_of_its_replica() {
+        let claim = claim(Some(HOLDER));
+        assert!(claim.is_alive(at(250)) && claim.is_gone(at(300)), "{claim:?}");
+    }
+
+    #[test]
+    fn a_claim_of_a_replica_that_ended_or_was_expelled_has_no_manager() {
+        for membership in
+            [None, Some(""), Some("pod@mcm-system/mcm-fleet-one-0000000a_ffffffffffffffffffffffffffffffff")]
+        {
+            let claim = claim(membership);
+            assert!(claim.is_gone(at(1)), "{membership:?}: {claim:?}");
+            assert_eq!(claim.renewed, None);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{error::error_line, read_only::ReadOnly};
 use mcm_api::{GoDuration, syntax::is_subdomain};
 use mcm_controllers::MACHINES;
 use mcm_rules::plan::SubjectRef;
-use mcm_runtime::{leader::is_own_form, paths::path_of};
+use mcm_runtime::{leader::is_own_form, members::MemberIdentity, paths::path_of};
 
 /// Time for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -183,6 +183,7 @@ async fn answers_within<T: DeserializeOwned>(
     let (mut asked, mut answers) = (BTreeSet::new(), Vec::new());
     for manager in managers.iter().filter(|manager| is_own_form(&manager.holder) && manager.is_alive(now)) {
         let Some((pod, _)) = manager.holder.rsplit_once('_') else { continue };
+        let pod = MemberIdentity::parse(&manager.holder).map_or(pod, |member| member.host);
         // One process may hold both Leases, and serves at the port of the first.
         if asked.insert(manager.holder.clone()) {
             let port: u16 = if manager.role == MACHINES.name { 10259 } else { 10258 };

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::story::{ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict};
+use super::story::{ExplainedWait, NamespaceFacts, ObjectAnswer, ObjectVerdict, has_current_machines};
 use mcm_api::{
     machine::{Machine, MachineDeployment},
     reasons::{ConditionReason, ConditionType},
@@ -104,11 +104,11 @@ impl NamespaceFacts {
         let Some(deployment) = self.deployments.get(&progress.name) else {
             return RolloutState::Failed("the deployment was deleted".to_owned());
         };
-        if is_complete(deployment, progress) {
-            return RolloutState::Done;
-        }
-        if let Some(message) = missed_deadline(deployment) {
-            return RolloutState::Failed(message);
+        let is_held_up = matches!(answer.verdict, ObjectVerdict::Unknown | ObjectVerdict::Blocked);
+        match (is_complete(deployment, progress), missed_deadline(deployment)) {
+            (true, _) if !is_held_up => return RolloutState::Done,
+            (false, Some(message)) => return RolloutState::Failed(message),
+            _ => {}
         }
         if deployment.spec.paused && progress.old > 0 {
             return RolloutState::Blocked("it is paused".to_owned());
@@ -116,6 +116,9 @@ impl NamespaceFacts {
         let reason = obstacle(answer);
         match answer.verdict {
             ObjectVerdict::Blocked => RolloutState::Blocked(reason.unwrap_or_else(|| answer.reason())),
+            ObjectVerdict::Unknown if !answer.unread.is_empty() => {
+                RolloutState::Unknown(format!("{} could not be read", answer.unread.join(", ")))
+            }
             ObjectVerdict::Unknown => RolloutState::Unknown(reason.unwrap_or_else(|| answer.state.clone())),
             ObjectVerdict::Waiting | ObjectVerdict::Progressing | ObjectVerdict::Settled => match reason {
                 Some(reason) => RolloutState::Waiting(reason),
@@ -163,11 +166,8 @@ impl RolloutProgress {
 
 /// As the Go program and the autoscaler judge it.
 fn is_complete(deployment: &MachineDeployment, progress: &RolloutProgress) -> bool {
-    let status = deployment.status.clone().unwrap_or_default();
     let wanted = deployment.spec.replicas;
-    status.observed_generation >= deployment.metadata.generation.unwrap_or_default()
-        && [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
-        && (progress.new, progress.total) == (wanted, wanted)
+    has_current_machines(deployment) && (progress.new, progress.total) == (wanted, wanted)
 }
 
 fn missed_deadline(deployment: &MachineDeployment) -> Option<String> {

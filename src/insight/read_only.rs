@@ -1,7 +1,11 @@
 //! A cell that only reads: caches, and the plans that the controllers would make. It holds no Lease, and its clients refuse every
 //! request that could write.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use http::{Method, Request, Response, StatusCode, Uri};
@@ -11,11 +15,16 @@ use serde_json::json;
 use tower::{BoxError, service_fn};
 
 use crate::place::CallTarget;
-use mcm_api::{kinds::NODES, labels, machine::Machine, node::Node};
+use mcm_api::{
+    kinds::NODES,
+    labels,
+    machine::{Machine, MachinePhase},
+    node::Node,
+};
 use mcm_controllers::{KINDS, MACHINES, SETS, Settings, machine_deployment, node};
 use mcm_rules::plan::{PlanPreview, shell::CallFlags};
 use mcm_runtime::{
-    cache::Key,
+    cache::{Key, UnreadableObject},
     cell::{CellConfig, CellScope, ControllerCell, SharedCellState, UnreadCause, UnreadKind},
     clock::{SystemClock, TimeSource},
     dated::DatedObject,
@@ -24,8 +33,9 @@ use mcm_runtime::{
     kubeconfig::{
         self, ContextChoice, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent,
     },
+    members::MemberIdentity,
     metrics::MetricsRegistry,
-    role::ControllerRole,
+    role::{ControllerRole, PROVIDER_LEASE},
     target::{CellTargets, NodePlacement, TargetAssignment, TargetClients, TargetId},
     trust,
 };
@@ -35,6 +45,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The roles whose plans are made.
 const ROLES: [ControllerRole; 2] = [SETS, MACHINES];
+
+/// The role of the provider for Cluster API, under the Lease that its process takes.
+const PROVIDER: ControllerRole = ControllerRole { name: "provider", lease: PROVIDER_LEASE };
+
+/// The namespace in which `clusterctl` installs the provider.
+const PROVIDER_NAMESPACE: &str = "capmcm-system";
 
 /// A request of a cell that only reads would have changed something.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +100,28 @@ pub struct RoleLease {
     /// The role.
     pub role: ControllerRole,
     pub lease: Option<Lease>,
+    pub membership: MembershipReading,
+}
+
+impl RoleLease {
+    /// The Lease of a role, without the membership of its holder.
+    pub fn new(role: ControllerRole, lease: Option<Lease>) -> Self {
+        Self { role, lease, membership: MembershipReading::default() }
+    }
+
+    fn holder(&self) -> Option<&str> {
+        self.lease.as_ref()?.spec.as_ref()?.holder_identity.as_deref()
+    }
+}
+
+/// The Lease that a replica of a fleet renews every few seconds: it renews its claims of namespaces every few minutes.
+#[derive(Clone, Debug, Default)]
+pub enum MembershipReading {
+    /// The holder is no replica of a fleet, or its Lease could not be read.
+    #[default]
+    NotRead,
+    /// The Lease that the name of the holder names, if it exists.
+    Read(Option<Box<Lease>>),
 }
 
 impl ReadOnlyClients {
@@ -109,7 +147,7 @@ impl ReadOnlyClients {
             None => None,
         };
         let namespace = namespace.unwrap_or_else(|| control.config.default_namespace.clone());
-        let place = CallTarget { cluster: control.title(), call };
+        let place = CallTarget { cluster: control.title(), call, is_target_unknown: false };
         Ok(Self { control: client, server: control.config.cluster_url, target, namespace, place })
     }
 
@@ -119,7 +157,7 @@ impl ReadOnlyClients {
     }
 
     /// The target cluster is another one than the control cluster.
-    fn is_apart(&self) -> bool {
+    pub fn is_apart(&self) -> bool {
         self.target.as_ref().is_some_and(|(_, of_target)| *of_target != self.server)
     }
 
@@ -141,6 +179,17 @@ impl ReadOnlyClients {
     }
 }
 
+/// The Lease of the provider for Cluster API. It is not found if the provider is in another namespace than usual, runs without
+/// leader election, or its Lease cannot be read.
+pub async fn provider_leadership(control: &Client) -> Option<RoleLease> {
+    let leases: Api<DatedObject<Lease>> = Api::namespaced(control.clone(), PROVIDER_NAMESPACE);
+    let DatedObject(lease) = leases.get_opt(PROVIDER.lease).await.ok()??;
+    let mut found = [RoleLease::new(PROVIDER, Some(lease))];
+    read_memberships(control, &mut found).await;
+    let [found] = found;
+    Some(found)
+}
+
 /// The Leases of the managers in a namespace.
 ///
 /// # Errors
@@ -150,24 +199,52 @@ pub async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLe
     let mut found = Vec::new();
     for role in ROLES {
         let lease = leases.get_opt(role.lease).await.with_context(|| format!("read Lease {}", role.lease))?;
-        found.push(RoleLease { role, lease: lease.map(|DatedObject(lease)| lease) });
+        found.push(RoleLease::new(role, lease.map(|DatedObject(lease)| lease)));
     }
+    read_memberships(control, &mut found).await;
     Ok(found)
+}
+
+/// Reads the memberships of the holders, each once. One that cannot be read is left out.
+async fn read_memberships(control: &Client, leases: &mut [RoleLease]) {
+    let mut read = BTreeMap::<(String, String), MembershipReading>::new();
+    for one in leases {
+        let Some(member) = one.holder().and_then(MemberIdentity::parse) else { continue };
+        let key = (member.namespace.to_owned(), member.lease.to_owned());
+        if !read.contains_key(&key) {
+            let leases: Api<DatedObject<Lease>> = Api::namespaced(control.clone(), &key.0);
+            let reading = match leases.get_opt(&key.1).await {
+                Ok(lease) => MembershipReading::Read(lease.map(|DatedObject(lease)| Box::new(lease))),
+                Err(_) => MembershipReading::NotRead,
+            };
+            read.insert(key.clone(), reading);
+        }
+        one.membership = read[&key].clone();
+    }
 }
 
 impl ReadOnly {
     /// Reads the caches of one namespace. The controllers plan with the settings, and have a target if the clients have one.
     /// Nodes of another cluster are unknown: without a kubeconfig of the target cluster, the Nodes of the control cluster were read.
     pub async fn from_clients(reach: ReadOnlyClients, settings: Settings) -> Self {
-        let found = Self::read(reach.clone(), settings.clone()).await;
-        match found.foreign_nodes().filter(|_| !reach.is_apart()) {
+        Self::from_clients_with(reach, settings, Arc::new(SystemClock)).await
+    }
+
+    /// The same with the time of a clock.
+    pub async fn from_clients_with(reach: ReadOnlyClients, settings: Settings, clock: Arc<dyn TimeSource>) -> Self {
+        let found = Self::read(reach.clone(), settings.clone(), &clock).await;
+        if reach.is_apart() {
+            return found;
+        }
+        match found.foreign_nodes().await {
             Some(count) => {
                 let message =
                     format!("none of {count} Nodes is in the cluster that was read: pass --target-kubeconfig");
                 let target = reach.target.map(|(_, server)| (refusing(message.clone()), server));
-                let mut found = Self::read(ReadOnlyClients { target, ..reach }, settings).await;
+                let mut found = Self::read(ReadOnlyClients { target, ..reach }, settings, &clock).await;
                 let nodes = found.unread.iter_mut().filter(|unread| unread.kind == NODES.plural);
                 nodes.for_each(|unread| unread.cause = UnreadCause::OtherCluster(message.clone()));
+                found.place.is_target_unknown = true;
                 found
             }
             None => found,
@@ -175,16 +252,23 @@ impl ReadOnly {
     }
 
     /// The number of Nodes that machines have, if there are several and none of them is in the cluster that was read. The Nodes of
-    /// machines of the provider for Cluster API are elsewhere by intent.
-    fn foreign_nodes(&self) -> Option<usize> {
+    /// machines of the provider for Cluster API are elsewhere by intent. The kinds were listed at different times, so the server is
+    /// asked once more for one of the Nodes.
+    async fn foreign_nodes(&self) -> Option<usize> {
         let nodes: BTreeSet<String> = self.nodes()?.iter().map(|node| node.name_any()).collect();
         let machines = self.cached::<Machine>();
         let placed = machines.iter().filter(|machine| placement(&machine.metadata, false) != NodePlacement::Nowhere);
-        let named: BTreeSet<&str> = placed.filter_map(|machine| machine.node_name()).collect();
-        (named.len() > 1 && named.iter().all(|name| !nodes.contains(*name))).then_some(named.len())
+        let named: BTreeSet<&str> =
+            placed.filter(|machine| has_joined(machine)).filter_map(|machine| machine.node_name()).collect();
+        if named.len() < 2 || named.iter().any(|name| nodes.contains(*name)) {
+            return None;
+        }
+        let api: Api<Node> = Api::all(self.target.clone()?);
+        let is_there = api.get_metadata_opt(named.first()?).await.is_ok_and(|node| node.is_some());
+        (!is_there).then_some(named.len())
     }
 
-    async fn read(reach: ReadOnlyClients, settings: Settings) -> Self {
+    async fn read(reach: ReadOnlyClients, settings: Settings, clock: &Arc<dyn TimeSource>) -> Self {
         let is_apart = reach.is_apart();
         let ReadOnlyClients { control, target, namespace, place, .. } = reach;
         let target = target.map(|(client, _)| client);
@@ -197,7 +281,7 @@ impl ReadOnly {
         }
         let deployment = machine_deployment::DeploymentPolicy { has_target: targets.exist(), ..settings.deployment };
         let settings = Settings { deployment, ..settings };
-        let (cell, clock) = cell(&control, &namespace, targets, &settings);
+        let (cell, clock) = (cell(&control, &namespace, targets, &settings, clock), Arc::clone(clock));
         let unread = cell.unread_after(PATIENCE).await;
         Self { cell, control, target, settings, namespace, place, clock, unread }
     }
@@ -210,6 +294,11 @@ impl ReadOnly {
     /// The objects of a kind in the cache, which a watch keeps up to date. Fields that no plan needs are missing.
     pub fn cached<K: CachedKind>(&self) -> Vec<Arc<K>> {
         self.cell.cached()
+    }
+
+    /// The objects of a kind that exist and cannot be decoded.
+    pub fn unreadable<K: CachedKind>(&self) -> Vec<UnreadableObject> {
+        self.cell.unreadable::<K>()
     }
 
     /// The Nodes of the target cluster; `None` if they could not be read, or there is no target.
@@ -228,6 +317,12 @@ impl ReadOnly {
     }
 }
 
+/// A Node of the Machine was seen: it has the name of one from the creation of its VM on, minutes before the Node exists.
+fn has_joined(machine: &Machine) -> bool {
+    use MachinePhase::{InPlaceUpdateFailed, InPlaceUpdateSuccessful, InPlaceUpdating, Running, Unknown};
+    matches!(machine.phase(), Running | Unknown | InPlaceUpdating | InPlaceUpdateSuccessful | InPlaceUpdateFailed)
+}
+
 /// Where the Node of an object is: that of a machine of the provider for Cluster API is in its workload cluster, where core
 /// manages it. Only the Nodes of its pools are read here, if the target cluster is another one.
 fn placement(meta: &ObjectMeta, is_apart: bool) -> NodePlacement {
@@ -241,11 +336,11 @@ fn cell(
     namespace: &str,
     targets: Arc<CellTargets>,
     settings: &Settings,
-) -> (Arc<ControllerCell>, Arc<dyn TimeSource>) {
+    clock: &Arc<dyn TimeSource>,
+) -> Arc<ControllerCell> {
     let metrics = MetricsRegistry::new();
-    let clock: Arc<dyn TimeSource> = Arc::new(SystemClock);
     let shared = SharedCellState {
-        clock: Arc::clone(&clock),
+        clock: Arc::clone(clock),
         metrics: metrics.clone(),
         caches: Arc::new(trust::CacheRegistry::default()),
         entropy: Arc::new(rand::random),
@@ -256,11 +351,11 @@ fn cell(
         scope: CellScope::Namespace(namespace.to_owned()),
         control: control.clone(),
         targets,
-        events: EventRecorder::start(control.clone(), "mcm", Arc::clone(&clock), metrics),
+        events: EventRecorder::start(control.clone(), "mcm", Arc::clone(clock), metrics),
         kinds: mcm_controllers::kind_caches(),
         shared,
     };
-    (ControllerCell::new(config, KINDS, &ROLES, settings), clock)
+    ControllerCell::new(config, KINDS, &ROLES, settings)
 }
 
 /// Requests that only ask the API server what a user may do, and who the user is.

@@ -13,11 +13,12 @@ use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    error::UsageError,
+    error::{UnreadError, UsageError},
     manager::ManagerFreeze,
     memory,
     place::CallTarget,
-    read_only::{PATIENCE, ReadOnly, RoleLease},
+    place_counts::PlaceCounts,
+    read_only::{MembershipReading, PATIENCE, ReadOnly, RoleLease, provider_leadership},
     story::{
         self, ByName, CONTROLLERS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, OwnedMachines, SET,
         UndecodableObject,
@@ -25,11 +26,11 @@ use crate::{
     terminal::short,
 };
 use mcm_api::{
+    kinds::LEASES,
     labels,
     machine::{Machine, MachineClass, MachineDeployment, MachineSet},
     node::Node,
 };
-use mcm_controllers::object::owner::controller_of;
 use mcm_rules::plan::{SubjectRef, shell::resource_name};
 use mcm_runtime::{
     cell::{UnreadCause, UnreadKind},
@@ -66,8 +67,7 @@ where
         match object {
             GuardedObject::Readable(object) => drop(objects.insert(name, object)),
             GuardedObject::Unreadable { metadata, error } => {
-                let owner = controller_of(&metadata).map(|owner| owner.name.clone());
-                unreadable.push(UndecodableObject { kind: K::kind(&()).into_owned(), name, owner, error });
+                unreadable.push(UndecodableObject::from_meta(&K::kind(&()), &metadata, error));
             }
         }
     }
@@ -152,11 +152,12 @@ pub async fn facts(cell: &ReadOnly) -> Result<NamespaceFacts> {
 pub async fn unplanned(cell: &ReadOnly) -> Result<NamespaceFacts> {
     let lists = tokio::try_join!(permitted(cell), permitted(cell), permitted(cell), permitted(cell))?;
     let facts = listed(&cell.namespace, cell.clock.now(), lists);
+    let managers = managers(cell).await;
     Ok(NamespaceFacts {
         place: cell.place.clone(),
-        unread: unread(cell),
+        unread: unread(cell, &managers),
         zones: zones(cell),
-        managers: managers(cell).await,
+        managers,
         ..facts
     })
 }
@@ -173,6 +174,17 @@ pub async fn objects(control: &Client, namespace: &str, now: Timestamp) -> Resul
         list(control, namespace)
     )?;
     Ok(listed(namespace, now, lists))
+}
+
+/// Reads the objects of a namespace but its classes, without plans for them.
+///
+/// # Errors
+/// A kind cannot be listed.
+pub async fn objects_without_classes(control: &Client, namespace: &str, now: Timestamp) -> Result<NamespaceFacts> {
+    let (deployments, sets, machines) =
+        tokio::try_join!(list(control, namespace), list(control, namespace), list(control, namespace))?;
+    let classes = DecodedList { objects: BTreeMap::new(), unreadable: Vec::new() };
+    Ok(listed(namespace, now, (deployments, sets, machines, classes)))
 }
 
 type KindLists =
@@ -195,6 +207,7 @@ fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes
         budgets: BTreeMap::new(),
         zones: BTreeMap::new(),
         owned: OwnedMachines::default(),
+        places: PlaceCounts::default(),
         managers: Vec::new(),
     }
 }
@@ -205,13 +218,20 @@ fn zones(cell: &ReadOnly) -> ByName<String> {
     cell.nodes().iter().flatten().filter_map(zone).collect()
 }
 
-fn unread(cell: &ReadOnly) -> Vec<String> {
-    cell.unread.iter().map(|unread| unread.kind.clone()).collect()
+/// Kinds that could not be read. There are managers, alive or not, unless their Leases could not.
+fn unread(cell: &ReadOnly, managers: &[ManagerLease]) -> Vec<String> {
+    let leases = managers.is_empty().then(|| LEASES.plural.to_owned());
+    cell.unread.iter().map(|unread| unread.kind.clone()).chain(leases).collect()
 }
 
 /// The managers, as their Leases show them; none if these cannot be read.
 pub async fn managers(cell: &ReadOnly) -> Vec<ManagerLease> {
     cell.leaderships().await.map(|all| all.iter().map(manager).collect()).unwrap_or_default()
+}
+
+/// The manager of the provider for Cluster API, if its Lease is found.
+pub async fn provider(control: &Client) -> Option<ManagerLease> {
+    provider_leadership(control).await.as_ref().map(manager)
 }
 
 /// The same facts from the caches, which are up to date, without a request.
@@ -224,14 +244,21 @@ pub fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
         sets: by_name(cell),
         machines: by_name(cell),
         classes: by_name(cell),
-        unreadable: Vec::new(),
+        unreadable: [
+            undecodable::<MachineDeployment>(cell),
+            undecodable::<MachineSet>(cell),
+            undecodable::<Machine>(cell),
+            undecodable::<MachineClass>(cell),
+        ]
+        .concat(),
         previews: BTreeMap::new(),
-        unread: unread(cell),
+        unread: unread(cell, &managers),
         unserved: BTreeSet::new(),
         memory: memory::Memory::default(),
         budgets: BTreeMap::new(),
         zones: zones(cell),
         owned: OwnedMachines::default(),
+        places: PlaceCounts::default(),
         managers,
     };
     planned(cell, facts)
@@ -239,6 +266,11 @@ pub fn cached(cell: &ReadOnly, managers: Vec<ManagerLease>) -> NamespaceFacts {
 
 fn by_name<K: CachedKind>(cell: &ReadOnly) -> ByName<K> {
     cell.cached::<K>().into_iter().map(|object| (object.name_any(), Arc::unwrap_or_clone(object))).collect()
+}
+
+fn undecodable<K: CachedKind>(cell: &ReadOnly) -> Vec<UndecodableObject> {
+    let of_cache = cell.unreadable::<K>().into_iter();
+    of_cache.map(|one| UndecodableObject::from_meta(&K::kind(&()), &one.meta, one.error)).collect()
 }
 
 fn planned(cell: &ReadOnly, mut facts: NamespaceFacts) -> NamespaceFacts {
@@ -282,7 +314,7 @@ pub fn manager(leadership: &RoleLease) -> ManagerLease {
     let own = published.filter(|freeze| spec.holder_identity.as_ref() == Some(&freeze.identity));
     let frozen =
         own.map(|PublishedFreeze { cause: FreezeCause { since, why }, .. }| ManagerFreeze { since, why: short(&why) });
-    ManagerLease {
+    let mut manager = ManagerLease {
         frozen,
         lease: leadership.role.lease.to_owned(),
         role: leadership.role.name.to_owned(),
@@ -290,7 +322,11 @@ pub fn manager(leadership: &RoleLease) -> ManagerLease {
         renewed: spec.renew_time.map(|time| time.0),
         lasts: SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or(LEASE))),
         exists: leadership.lease.is_some(),
+    };
+    if let MembershipReading::Read(membership) = &leadership.membership {
+        manager.show_membership(membership.as_deref());
     }
+    manager
 }
 
 /// Facts that the answer could not take into account.
@@ -307,7 +343,10 @@ pub fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
         let provider = facts.classes.get(name).map(|class| class.provider.as_str()).unwrap_or_default();
         notes.push(format!("this build has no driver for provider {provider:?} of class {name}: what its machines need of it is unknown"));
     }
-    notes.extend(facts.unreadable.iter().map(|one| format!("{one}: correct it, it is left alone until then")));
+    let correction = |(one, command): (&UndecodableObject, String)| {
+        format!("{one}: it is left alone until it is corrected: {command}")
+    };
+    notes.extend(facts.corrections().map(correction));
     let frozen = facts.managers.iter().find_map(|manager| Some((manager, manager.freeze(facts.now)?)));
     if let Some((manager, freeze)) = frozen {
         notes.push(format!("the machines of {} are frozen since {:.0}: {}", manager.holder, freeze.since, freeze.why));
@@ -336,26 +375,28 @@ pub fn refused(refusal: &str, kind: &str) -> String {
 /// Finds an object by `NAME` or `KIND/NAME`.
 ///
 /// # Errors
-/// No object has the name.
-pub fn find(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
+/// No object has the name, or its kind could not be read.
+pub fn find(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef> {
     facts.find(wanted).ok_or_else(|| unknown(wanted, facts))
 }
 
 /// Finds a MachineDeployment by `NAME` or `KIND/NAME`.
 ///
 /// # Errors
-/// No MachineDeployment has the name.
-pub fn find_deployment(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef, UsageError> {
+/// No MachineDeployment has the name, or they could not be read.
+pub fn find_deployment(facts: &NamespaceFacts, wanted: &str) -> Result<SubjectRef> {
     let kind = if wanted.contains('/') { "" } else { "machinedeployment/" };
     let found = facts.find(&format!("{kind}{wanted}")).ok_or_else(|| unknown(wanted, facts))?;
     if found.kind == DEPLOYMENT {
         return Ok(found);
     }
     let message = format!("{} {} is no MachineDeployment", found.kind, found.name);
-    Err(UsageError { message, hint: format!("kubectl get {} -n {}", resource_name(DEPLOYMENT), facts.namespace) })
+    let hint = format!("kubectl get {} -n {}", resource_name(DEPLOYMENT), facts.namespace);
+    Err(UsageError { message, hint }.into())
 }
 
-fn unknown(wanted: &str, facts: &NamespaceFacts) -> UsageError {
+/// No object has the name, as far as they were read, or that object cannot be decoded.
+fn unknown(wanted: &str, facts: &NamespaceFacts) -> anyhow::Error {
     let namespace = &facts.namespace;
     if let Some((kind, _)) = wanted.split_once('/')
         && story::kind_of(kind).is_none()
@@ -365,20 +406,22 @@ fn unknown(wanted: &str, facts: &NamespaceFacts) -> UsageError {
             "the kinds are machinedeployment, machineset, machine, machineclass and node; mcm why and mcm tree also read those of \
              Cluster API, such as cluster and machine.cluster.x-k8s.io, and mcm why pdb"
                 .to_owned();
-        return UsageError { message, hint };
+        return UsageError { message, hint }.into();
     }
     let name = wanted.rsplit('/').next().unwrap_or(wanted);
+    let kind = wanted.split_once('/').and_then(|(kind, _)| story::kind_of(kind));
+    let is_it = |one: &&UndecodableObject| one.name == name && kind.is_none_or(|kind| kind == one.kind.as_str());
+    if let Some(one) = facts.unreadable.iter().find(is_it) {
+        let hint = format!("{} corrects it", one.correction(namespace));
+        return UnreadError { message: one.to_string(), hint }.into();
+    }
     let unread = facts.unread_kinds();
     if let [kind, ..] = unread.as_slice() {
         let message = format!(
             "whether there is {wanted} in namespace {namespace} is unknown: {} could not be read",
             unread.join(", ")
         );
-        return UsageError { message, hint: format!("kubectl auth can-i list {kind} -n {namespace}") };
-    }
-    if let Some(one) = facts.unreadable.iter().find(|one| one.name == name) {
-        let hint = format!("kubectl edit {} {name} -n {namespace} corrects it", resource_name(&one.kind));
-        return UsageError { message: one.to_string(), hint };
+        return UnreadError { message, hint: format!("kubectl auth can-i list {kind} -n {namespace}") }.into();
     }
     let alike = facts.all_names().map(|known| (strsim::jaro_winkler(known, name), known));
     let alike = alike.filter(|(score, _)| *score > 0.8).max_by(|one, other| one.0.total_cmp(&other.0));
@@ -386,7 +429,7 @@ fn unknown(wanted: &str, facts: &NamespaceFacts) -> UsageError {
         Some((_, known)) => format!("did you mean {known}?"),
         None => format!("mcm why -n {namespace} lists what waits"),
     };
-    UsageError { message: format!("there is no {wanted} in namespace {namespace}"), hint }
+    UsageError { message: format!("there is no {wanted} in namespace {namespace}"), hint }.into()
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ pub fn one(
     if let Some(manager) = manager.filter(|_| answer.object.kind != CLASS) {
         look.section(&mut text, "manager", &manager.state(now));
     }
-    notes.iter().for_each(|note| look.section(&mut text, "note", note));
+    push_notes(look, &mut text, notes);
     text
 }
 
@@ -136,10 +136,25 @@ pub fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts,
         [one, other] if one.is_alive(now) && one.holder == other.holder => {
             look.section(&mut text, "manager", &format!("{} holds both Leases, and renews them", one.holder));
         }
-        managers => managers.iter().for_each(|manager| look.section(&mut text, "manager", &manager.state(now))),
+        managers => {
+            // The provider for Cluster API needs none of these Leases.
+            let is_of_provider = facts.is_of_provider_alone() || facts.is_empty() && !answers.is_empty();
+            let shown = managers.iter().filter(|manager| manager.exists || !is_of_provider);
+            shown.for_each(|manager| look.section(&mut text, "manager", &manager.state(now)));
+        }
     }
-    notes.iter().for_each(|note| look.section(&mut text, "note", note));
+    push_notes(look, &mut text, notes);
     text
+}
+
+/// Notes. One that ends with a command is in one line, so that the command can be copied.
+fn push_notes(look: TerminalLook, text: &mut String, notes: &[String]) {
+    for note in notes {
+        match note.contains(": kubectl ") {
+            true => look.line(text, "note", note),
+            false => look.section(text, "note", note),
+        }
+    }
 }
 
 /// A namespace without objects, most often because it is another one.
@@ -206,6 +221,7 @@ fn push_machines(look: TerminalLook, text: &mut String, answer: &ObjectAnswer, n
         let since = group.members.iter().filter_map(|one| one.since).min();
         let since = since.map(|since| format!(" for {}", ago(now, since))).unwrap_or_default();
         let line = match (group.members.len(), machine.waits.is_empty()) {
+            (1, true) if group.reason == machine.state => format!("{}: {}{since}", machine.object.name, machine.state),
             (1, true) => format!("{}: {}{since}: {}", machine.object.name, machine.state, group.reason),
             (1, false) => format!("{}: {}{since}, waits for {}", machine.object.name, machine.state, group.reason),
             (_, true) => format!("{}: {}", group.title(), group.reason),

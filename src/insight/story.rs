@@ -1,43 +1,45 @@
 //! Why objects do or do not progress: from the objects and the plans for them to the answer. Pure.
 
+mod object_answer;
+mod words;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::OnceLock,
 };
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     budget::BudgetState,
     memory::{Memory, RememberedWait},
     place::CallTarget,
+    place_counts::PlaceCounts,
     terminal::short,
     wording::{NEVER, cleaned},
 };
 use mcm_api::{
-    kinds::{self, MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MCM_MACHINES, NODES, ResourceKind},
+    kinds::{
+        self, LEASES, MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MCM_MACHINES, NODES, ResourceKind,
+    },
     labels,
-    machine::{GROUP, Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
+    machine::{Machine, MachineClass, MachineDeployment, MachinePhase, MachineSet},
 };
-use mcm_controllers::object::authority;
+use mcm_controllers::object::{authority, owner::controller_of};
 use mcm_rules::plan::{
     PlanPreview, PreviewStep, SubjectRef, Wait, WaitKind,
-    guide::{WaitEnd, WaitRemedy},
-    shell::{CallFlags, resource_name},
+    guide::{RemedyDanger, WaitEnd, WaitRemedy},
+    shell::{CommandCluster, resource_name},
 };
 
 pub use super::manager::ManagerLease;
-
-/// Controllers, by the kind of their objects, as in logs and metrics.
-pub const CONTROLLERS: [(&str, &str); 4] =
-    [(DEPLOYMENT, "machinedeployment"), (SET, "machineset"), (MACHINE, "machine"), (CLASS, "machineclass")];
-pub const DEPLOYMENT: &str = MACHINE_DEPLOYMENTS.name;
-pub const SET: &str = MACHINE_SETS.name;
-pub const MACHINE: &str = MACHINES.name;
-pub const CLASS: &str = MACHINE_CLASSES.name;
+pub use object_answer::{
+    ChainLink, ExplainedWait, FailingCondition, ObjectAnswer, ObjectRemedy, ObjectVerdict, OwnerChain, RuledOut, titled,
+};
+pub use words::{CLASS, CONTROLLERS, DEPLOYMENT, MACHINE, NODE, SET, kind_of};
 
 /// Objects by their names.
 pub type ByName<T> = BTreeMap<String, T>;
@@ -69,6 +71,8 @@ pub struct NamespaceFacts {
     pub zones: ByName<String>,
     /// Machines by their controllers.
     pub owned: OwnedMachines,
+    /// Machines by their places.
+    pub places: PlaceCounts,
 }
 
 /// Names of the machines that each object controls. They are found once: facts do not change after the first answer.
@@ -101,269 +105,22 @@ pub struct UndecodableObject {
     pub error: String,
 }
 
+impl UndecodableObject {
+    /// An object with the error of its decoding.
+    pub fn from_meta(kind: &str, meta: &ObjectMeta, error: String) -> Self {
+        let owner = controller_of(meta).map(|owner| owner.name.clone());
+        Self { kind: kind.to_owned(), name: meta.name.clone().unwrap_or_default(), owner, error }
+    }
+
+    /// The command with which a user corrects it.
+    pub fn correction(&self, namespace: &str) -> String {
+        format!("kubectl edit {} {} -n {namespace}", resource_name(&self.kind), self.name)
+    }
+}
+
 impl std::fmt::Display for UndecodableObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} cannot be read: {}", self.kind, self.name, short(&self.error))
-    }
-}
-
-/// How an object is, from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-pub enum ObjectVerdict {
-    /// As it should be.
-    Settled,
-    /// A controller acts.
-    Progressing,
-    /// It waits, and goes on without a user.
-    Waiting,
-    /// It could not be planned.
-    Unknown,
-    /// It waits until a user acts.
-    Blocked,
-}
-
-/// A wait with its entry in the catalogue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ExplainedWait {
-    /// Kind of the wait.
-    #[schemars(with = "String")]
-    pub kind: WaitKind,
-    /// Completes "waits for".
-    pub text: String,
-    /// The meaning of this kind of wait.
-    pub meaning: &'static str,
-    /// How it ends.
-    pub end: WaitEnd,
-    /// When the controllers try or look again, even if nothing changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    pub next_attempt: Option<Timestamp>,
-    /// When the controllers end it by force: a drain deletes the pods that are left then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    pub forced_at: Option<Timestamp>,
-    /// Since when, as the manager remembers it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    pub since: Option<Timestamp>,
-    /// Plans of the manager that ended with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub plans: Option<u32>,
-    /// What a user can do.
-    pub remedies: Vec<ObjectRemedy>,
-}
-
-/// A possible cause that does not apply.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct RuledOut {
-    /// Name of the check, for programs.
-    pub check: &'static str,
-    /// Its result.
-    pub text: String,
-}
-
-/// Why anything happens to an object at all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct OwnerChain {
-    /// From the deployment down to the object.
-    pub up: Vec<String>,
-}
-
-/// An object of the chain from a Cluster to the Node of a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ChainLink {
-    /// Kind.
-    pub kind: String,
-    /// API group, for kinds of Cluster API and of its provider mcm.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_group: Option<&'static str>,
-    /// Name.
-    pub name: String,
-    /// How it is.
-    pub verdict: ObjectVerdict,
-    /// Its state in words.
-    pub state: String,
-    /// Completes "waits for".
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waits: Option<String>,
-}
-
-impl ChainLink {
-    pub fn new(kind: &str, api_group: Option<&'static str>, name: &str, verdict: ObjectVerdict, state: &str) -> Self {
-        let (kind, name, state) = (kind.to_owned(), name.to_owned(), state.to_owned());
-        Self { kind, api_group, name, verdict, state, waits: None }
-    }
-
-    /// Kind and name, as users read them.
-    pub fn title(&self) -> String {
-        let is_node = self.kind == NODE;
-        let mcm = if self.api_group.is_none() && !is_node && kind_of(&self.kind).is_some() { "MCM " } else { "" };
-        format!("{mcm}{} {}", titled(self.api_group, &self.kind), self.name)
-    }
-}
-
-/// A condition that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FailingCondition {
-    /// Type.
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    /// Reason.
-    pub reason: String,
-    /// Message.
-    pub message: String,
-    /// `v1beta2`, or `v1beta1` for a condition that only the former API has.
-    pub version: &'static str,
-}
-
-/// A kind as users read it: kinds of Cluster API whose names `machine.sapcloud.io` also has are marked.
-pub fn titled(api_group: Option<&str>, kind: &str) -> String {
-    let is_shared = CONTROLLERS.iter().any(|(known, _)| *known == kind);
-    if api_group.is_some() && is_shared { format!("CAPI {kind}") } else { kind.to_owned() }
-}
-
-/// A remedy for an object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ObjectRemedy {
-    /// A command, or an instruction.
-    pub text: String,
-    /// What it does; empty if its text says so.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub note: &'static str,
-    /// Its effect.
-    pub danger: mcm_rules::plan::guide::RemedyDanger,
-}
-
-impl ObjectRemedy {
-    /// The remedy with the flags of a call. Those of a workload cluster of Cluster API are not known.
-    pub fn addressed(self, call: &CallFlags) -> Self {
-        if self.note.contains("workload cluster") {
-            return self;
-        }
-        Self { text: call.addressed(&self.text, self.note.contains("target cluster")), ..self }
-    }
-
-    /// The text can be run as it is.
-    pub fn is_command(&self) -> bool {
-        ["clusterctl ", "kubectl ", "mcm "].iter().any(|program| self.text.starts_with(program))
-    }
-}
-
-/// The answer for one object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectAnswer {
-    /// The object.
-    pub object: SubjectRef,
-    /// API group of its kind, for kinds of Cluster API and of its provider mcm.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_group: Option<&'static str>,
-    /// How it is, with its machines.
-    pub verdict: ObjectVerdict,
-    /// Its state in words.
-    pub state: String,
-    /// Since when it has been in this state.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    pub since: Option<Timestamp>,
-    /// The next steps of the controller.
-    pub next: Vec<PreviewStep>,
-    /// Its waits, the worst first.
-    pub waits: Vec<ExplainedWait>,
-    /// The last step of the manager.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tried: Option<String>,
-    /// Why anything happens to it at all.
-    pub chain: OwnerChain,
-    /// Possible causes that do not apply.
-    pub ruled_out: Vec<RuledOut>,
-    /// The last operation, if it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<String>,
-    /// The objects that own it, the nearest first.
-    pub owners: Vec<SubjectRef>,
-    /// Those of its machines that are not settled, the worst first.
-    pub machines: Vec<ObjectAnswer>,
-    /// Those of its sets that wait for a user, such as frozen ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sets: Vec<ObjectAnswer>,
-    /// Kinds on which the answer depends, and which could not be read.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unread: Vec<&'static str>,
-    /// For an object of Cluster API: the objects above and below it, from its Cluster down.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<ChainLink>,
-    /// For an object of Cluster API: its conditions that are not as they should be.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<FailingCondition>,
-}
-
-impl ObjectAnswer {
-    /// Only what is known of every object.
-    pub fn new(object: SubjectRef, verdict: ObjectVerdict, state: String, waits: Vec<ExplainedWait>) -> Self {
-        Self {
-            object,
-            api_group: None,
-            verdict,
-            state,
-            since: None,
-            next: Vec::new(),
-            waits,
-            tried: None,
-            chain: OwnerChain::default(),
-            ruled_out: Vec::new(),
-            failed: None,
-            owners: Vec::new(),
-            machines: Vec::new(),
-            sets: Vec::new(),
-            unread: Vec::new(),
-            links: Vec::new(),
-            conditions: Vec::new(),
-        }
-    }
-
-    /// Its kind, as users read it.
-    pub fn title(&self) -> String {
-        titled(self.api_group, &self.object.kind)
-    }
-
-    /// `KIND/NAME`, as `mcm why` takes it.
-    pub fn argument(&self) -> String {
-        let SubjectRef { kind, name, .. } = &self.object;
-        let is_shared = CONTROLLERS.iter().any(|(known, _)| known == kind);
-        let group = self.api_group.filter(|_| is_shared).map(|group| format!(".{group}")).unwrap_or_default();
-        format!("{}{group}/{name}", kind.to_lowercase())
-    }
-
-    /// The object below it that keeps it most: its worst set or machine that waits or failed.
-    pub fn culprit(&self) -> Option<&Self> {
-        let below = self.sets.iter().chain(&self.machines);
-        let keeps = |one: &&Self| !one.waits.is_empty() || one.failed.is_some();
-        // The first of the worst.
-        below.filter(keeps).reduce(|worst, one| if one.verdict > worst.verdict { one } else { worst })
-    }
-
-    /// Actions that a user can take: first against causes of its waits that only a user ends, then against those of its culprit.
-    pub fn remedies(&self) -> Vec<&ObjectRemedy> {
-        let (by_user, others): (Vec<&ExplainedWait>, Vec<&ExplainedWait>) =
-            self.waits.iter().partition(|wait| wait.end == WaitEnd::User);
-        let of_culprit = self.culprit().map(|culprit| culprit.waits.iter().collect::<Vec<_>>());
-        // Controllers end the other waits as soon as the culprit is resolved.
-        let others = if of_culprit.is_some() { Vec::new() } else { others };
-        let mut remedies: Vec<&ObjectRemedy> = Vec::new();
-        for remedy in
-            by_user.into_iter().chain(of_culprit.unwrap_or_default()).chain(others).flat_map(|one| &one.remedies)
-        {
-            if !remedies.contains(&remedy) {
-                remedies.push(remedy);
-            }
-        }
-        remedies
     }
 }
 
@@ -377,6 +134,16 @@ impl NamespaceFacts {
             && self.unreadable.is_empty()
             && self.memory.explained.is_empty()
             && self.unread.is_empty()
+    }
+
+    /// Every kind and every object without which an answer about the whole namespace is unknown was read.
+    pub fn is_whole(&self) -> bool {
+        self.unread_kinds().is_empty() && self.unreadable.is_empty()
+    }
+
+    /// The objects that cannot be decoded, each with the command that corrects it.
+    pub fn corrections(&self) -> impl Iterator<Item = (&UndecodableObject, String)> {
+        self.unreadable.iter().map(move |one| (one, self.place.call.addressed(&one.correction(&self.namespace), false)))
     }
 
     /// The namespace may have objects of Cluster API: it has machines of its provider, or nothing at all.
@@ -462,11 +229,35 @@ impl NamespaceFacts {
             _ => Vec::new(),
         };
         answer.sets = sets.into_iter().filter(|set| set.waits.iter().any(|wait| wait.end == WaitEnd::User)).collect();
-        let below = machines.iter().chain(&answer.sets).map(|one| one.verdict);
-        answer.verdict = below.chain([answer.verdict]).max().unwrap_or(answer.verdict);
+        // The first of the worst.
+        let below = machines.iter().chain(&answer.sets);
+        let worst = below.reduce(|worst, one| if one.verdict > worst.verdict { one } else { worst });
+        if let Some((verdict, since)) = worst.map(|worst| (worst.verdict, worst.since_below(answer.since))) {
+            answer.take_worse(verdict, since);
+        }
+        self.note_unread_parts(&mut answer, &machines);
         answer.machines = machines;
         answer.keep_class_of_parts();
         answer
+    }
+
+    /// Without the kinds below an object its verdict is unknown.
+    fn note_unread_parts(&self, answer: &mut ObjectAnswer, machines: &[ObjectAnswer]) {
+        let below: &[ResourceKind] = match answer.object.kind.as_str() {
+            DEPLOYMENT => &[MACHINE_SETS, MACHINES, MACHINE_CLASSES],
+            SET => &[MACHINES, MACHINE_CLASSES],
+            _ => &[],
+        };
+        let is_unread = |kind: &&ResourceKind| self.unread.iter().any(|unread| unread == kind.plural);
+        let of_kinds = below.iter().filter(is_unread).map(|kind| kind.plural);
+        for kind in of_kinds.chain(machines.iter().flat_map(|machine| machine.unread.iter().copied())) {
+            if !answer.unread.contains(&kind) {
+                answer.unread.push(kind);
+            }
+        }
+        if !answer.unread.is_empty() {
+            answer.verdict = answer.verdict.max(ObjectVerdict::Unknown);
+        }
     }
 
     /// Everything that is not settled, the worst and longest first. The verdict of each is that of its full answer.
@@ -482,16 +273,30 @@ impl NamespaceFacts {
         // A note names what could not be read. All objects that need it would hide the waiting ones.
         let is_known = |answer: &ObjectAnswer| answer.verdict != ObjectVerdict::Unknown || answer.unread.is_empty();
         let mut answers: Vec<ObjectAnswer> = every.map(|object| self.alone(&object)).collect();
-        for (owner, worst) in worst_below(answers.iter().filter(|one| is_known(one))) {
-            let owner = answers.iter_mut().find(|one| one.object == owner);
-            if let Some(owner) =
-                owner.filter(|owner| owner.verdict != ObjectVerdict::Settled && worst.verdict > owner.verdict)
-            {
-                owner.verdict = worst.verdict;
+        let mut worst = worst_below(answers.iter().filter(|one| is_known(one)));
+        for owner in answers.iter_mut().filter(|owner| owner.verdict != ObjectVerdict::Settled) {
+            if let Some(worst) = worst.remove(&owner.object).filter(|worst| worst.verdict > owner.verdict) {
+                owner.take_worse(worst.verdict, worst.since_below(owner.since));
                 owner.machines = vec![worst];
             }
         }
-        unsettled(answers.into_iter().filter(is_known))
+        let undecodable = self.unreadable.iter().map(|one| self.undecodable(one));
+        unsettled(answers.into_iter().filter(is_known).chain(undecodable))
+    }
+
+    /// The answer for an object that cannot be decoded.
+    pub fn undecodable(&self, one: &UndecodableObject) -> ObjectAnswer {
+        let object = self.subject(&one.kind, &one.name);
+        let text = format!("a user to correct it, because it cannot be read: {}", short(&one.error));
+        let correction = ObjectRemedy {
+            text: one.correction(&self.namespace),
+            note: "corrects the field that the error names",
+            danger: RemedyDanger::Safe,
+            cluster: CommandCluster::Control,
+        };
+        let wait = self.told(&Wait::new(WaitKind::Unreadable, text, None), &object);
+        let wait = ExplainedWait { remedies: vec![correction.addressed(&self.place.call)], ..wait };
+        ObjectAnswer::new(object, ObjectVerdict::Unknown, "cannot be read".to_owned(), vec![wait])
     }
 
     fn alone(&self, object: &SubjectRef) -> ObjectAnswer {
@@ -535,6 +340,10 @@ impl NamespaceFacts {
             unread.clear();
         }
         waits.extend(facts.refused.iter().map(|refused| self.told(refused, object)));
+        let is_told = |cause: &Wait| waits.iter().any(|wait| wait.kind == cause.kind);
+        let is_known = |cause: &Wait| self.depends_on(cause, object).is_none();
+        let cause = facts.failed_creation.as_ref().filter(|cause| is_known(cause) && !is_told(cause));
+        waits.extend(cause.map(|cause| self.told(cause, object)));
         let is_settled_so_far = waits.is_empty() && next.is_empty();
         if !is_settled_so_far && !is_of_provider {
             if let Some(frozen) = self.frozen_manager(object) {
@@ -547,17 +356,27 @@ impl NamespaceFacts {
         waits.sort_by_key(|wait| (wait.end, wait.kind != WaitKind::Manager));
         // A manager that ended its plan with waits has nothing else to do: steps that are planned here are a guess.
         let decided: &[PreviewStep] = if is_remembered { &[] } else { &next };
+        let is_unread = |kind: &str| self.unread.iter().any(|unread| unread == kind);
+        if !is_settled_so_far && !is_of_provider && is_unread(LEASES.plural) {
+            unread.push(LEASES.plural);
+        }
         let verdict = match verdict(&waits, decided) {
             ObjectVerdict::Settled if !unread.is_empty() => ObjectVerdict::Unknown,
+            // Whether a controller acts is not known.
+            ObjectVerdict::Progressing | ObjectVerdict::Waiting if unread.contains(&LEASES.plural) => {
+                ObjectVerdict::Unknown
+            }
             verdict => verdict,
         };
         let is_settled = verdict == ObjectVerdict::Settled;
+        // A deployment shows when it last made progress, and a set shows nothing.
+        let remembered = waits.first().and_then(|wait| wait.since).filter(|_| object.kind != MACHINE);
         ObjectAnswer {
             tried: explained.and_then(|explained| explained.step.clone()),
             chain: if is_settled { OwnerChain::default() } else { self.chain(object, &facts.owners) },
             ruled_out: if is_settled { Vec::new() } else { self.ruled_out(object, &facts.owners, &waits) },
             state: facts.state,
-            since: facts.since,
+            since: remembered.or(facts.since),
             next,
             waits,
             failed: facts.failed,
@@ -586,9 +405,15 @@ impl NamespaceFacts {
 
     /// The text of a wait, with the pods without which its budget allows no eviction.
     fn text_of(&self, wait: &Wait) -> String {
-        let shortage = self.budget_of(wait).filter(|_| !wait.text.contains(NEVER)).and_then(BudgetState::shortage);
+        let budget = self.budget_of(wait);
+        // The amounts of a budget that counts no pods are not the cause.
+        let text = match budget.is_some_and(BudgetState::counts_none) {
+            true => wait.text.replace(NEVER, ""),
+            false => wait.text.clone(),
+        };
+        let shortage = budget.filter(|_| !text.contains(NEVER)).and_then(BudgetState::shortage);
         let shortage = shortage.map(|shortage| format!(": {shortage}")).unwrap_or_default();
-        format!("{}{shortage}", cleaned(&wait.text))
+        format!("{}{shortage}", cleaned(&text))
     }
 
     /// The Machine is the VM of an MCMMachine.
@@ -599,22 +424,38 @@ impl NamespaceFacts {
         })
     }
 
+    /// The provider for Cluster API manages all deployments, sets and machines, so that native managers have nothing to do.
+    pub fn is_of_provider_alone(&self) -> bool {
+        let kinds = [DEPLOYMENT, SET, MACHINE].into_iter();
+        let mut objects = kinds.flat_map(|kind| self.names(kind).map(move |name| self.subject(kind, name))).peekable();
+        objects.peek().is_some() && objects.all(|object| self.is_of_provider(&object))
+    }
+
     /// The provider for Cluster API manages the object.
-    fn is_of_provider(&self, object: &SubjectRef) -> bool {
+    pub fn is_of_provider(&self, object: &SubjectRef) -> bool {
         let meta = match object.kind.as_str() {
             MACHINE => self.machines.get(&object.name).map(|machine| &machine.metadata),
+            SET => self.sets.get(&object.name).map(|set| &set.metadata),
+            DEPLOYMENT => self.deployments.get(&object.name).map(|deployment| &deployment.metadata),
             CLASS => self.classes.get(&object.name).map(|class| &class.metadata),
             _ => None,
         };
-        meta.and_then(authority::of_native).is_some_and(|hold| !hold.is_confirmed)
+        meta.is_some_and(authority::is_of_provider)
     }
 
-    /// The Machine has its VM and Node and is not deleted. A class has neither.
+    /// The Machine has its VM and Node, a set or deployment has its Machines, and it is not deleted. A class has no such parts.
     fn is_in_place(&self, object: &SubjectRef) -> bool {
-        let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE);
-        machine.is_none_or(|machine| {
-            !machine.is_terminating() && matches!(machine.phase(), MachinePhase::Running | MachinePhase::Available)
-        })
+        let name = &object.name;
+        match object.kind.as_str() {
+            MACHINE => self.machines.get(name).is_none_or(|machine| {
+                !machine.is_terminating() && matches!(machine.phase(), MachinePhase::Running | MachinePhase::Available)
+            }),
+            SET => self.sets.get(name).is_none_or(has_its_machines),
+            DEPLOYMENT => self.deployments.get(name).is_none_or(|deployment| {
+                deployment.metadata.deletion_timestamp.is_none() && has_current_machines(deployment)
+            }),
+            _ => true,
+        }
     }
 
     /// The waits that a manager remembers, without routine checks and kinds of another version.
@@ -665,7 +506,7 @@ impl NamespaceFacts {
     }
 
     /// The wait for a manager, if none renews its Lease.
-    fn absent_manager(&self, object: &SubjectRef) -> Option<ExplainedWait> {
+    pub fn absent_manager(&self, object: &SubjectRef) -> Option<ExplainedWait> {
         let text = self.manager_of(&object.kind)?.absence(self.now)?;
         Some(self.told(&Wait::new(WaitKind::Manager, text, None), object))
     }
@@ -685,6 +526,11 @@ impl NamespaceFacts {
     pub fn unread_kinds(&self) -> Vec<&str> {
         let needed = [MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MACHINE_CLASSES, NODES].map(|kind| kind.plural);
         self.unread.iter().map(String::as_str).filter(|kind| needed.contains(kind)).collect()
+    }
+
+    /// The manager that acts on an object; `None` for one of the provider for Cluster API, which has another Lease.
+    pub fn manager_for(&self, object: &SubjectRef) -> Option<&ManagerLease> {
+        self.manager_of(&object.kind).filter(|_| !self.is_of_provider(object))
     }
 
     /// The manager whose controllers act on a kind.
@@ -722,7 +568,7 @@ impl NamespaceFacts {
 }
 
 /// The worst set or machine of each owner whose verdict is worse than settled. A set counts if it waits for a user.
-fn worst_below<'a>(answers: impl Iterator<Item = &'a ObjectAnswer>) -> Vec<(SubjectRef, ObjectAnswer)> {
+fn worst_below<'a>(answers: impl Iterator<Item = &'a ObjectAnswer>) -> BTreeMap<SubjectRef, ObjectAnswer> {
     let is_counted = |one: &&ObjectAnswer| match one.object.kind.as_str() {
         MACHINE => one.verdict != ObjectVerdict::Settled,
         SET => one.waits.iter().any(|wait| wait.end == WaitEnd::User),
@@ -752,6 +598,19 @@ fn verdict(waits: &[ExplainedWait], next: &[PreviewStep]) -> ObjectVerdict {
 /// The eviction never becomes possible: a user has to change the budget or the workload.
 fn is_never(kind: WaitKind, text: &str) -> bool {
     kind == WaitKind::Eviction && text.contains(NEVER)
+}
+
+/// All Machines of a deployment have the current template and are available, as its status shows them.
+pub(crate) fn has_current_machines(deployment: &MachineDeployment) -> bool {
+    let status = deployment.status.clone().unwrap_or_default();
+    status.observed_generation >= deployment.metadata.generation.unwrap_or_default()
+        && [status.updated_replicas, status.replicas, status.available_replicas] == [deployment.spec.replicas; 3]
+}
+
+/// All Machines of a set exist and are available, and it is not deleted.
+fn has_its_machines(set: &MachineSet) -> bool {
+    let (status, replicas) = (set.status.clone().unwrap_or_default(), set.spec.replicas);
+    set.metadata.deletion_timestamp.is_none() && [status.replicas, status.available_replicas] == [replicas; 2]
 }
 
 /// The waits that a manager remembers, where those for what the object shows have the text that it shows, once. That text names
@@ -797,7 +656,7 @@ pub fn filled(remedy: &WaitRemedy, object: &SubjectRef, node: Option<&str>, wait
         ("budget-namespace", budget.map(|(namespace, _)| namespace)),
         ("secret", missing_secret_in(wait)),
     ];
-    Some(ObjectRemedy { text: remedy.text_with(&places)?, note: remedy.note, danger: remedy.danger })
+    Some(ObjectRemedy::from_catalogue(remedy, remedy.text_with(&places)?))
 }
 
 /// Namespace and name of the disruption budget that a text names.
@@ -831,20 +690,5 @@ pub fn is_owned(object: &impl ResourceExt, owner: &str) -> bool {
 
 /// Kind of the infrastructure of a CAPI Machine, which owns an MCM Machine.
 const INFRASTRUCTURE: &str = MCM_MACHINES.name;
-/// Kind of a Node in the command line.
-pub const NODE: &str = NODES.name;
-
-/// Words for a kind beside its names.
-const OTHER_WORDS: [(&str, &str); 3] = [("machdeploy", DEPLOYMENT), ("machset", SET), ("mach", MACHINE)];
-
-/// The kind of a word, as kubectl takes it: singular, plural or short.
-pub fn kind_of(word: &str) -> Option<&'static str> {
-    let word = word.to_ascii_lowercase();
-    let word = word.strip_suffix(GROUP).and_then(|word| word.strip_suffix('.')).unwrap_or(&word);
-    let all = [MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MACHINE_CLASSES, NODES, MCM_MACHINES];
-    let has_word = |kind: &ResourceKind| OTHER_WORDS.contains(&(word, kind.name));
-    all.iter().find(|kind| kind.is_named(word) || has_word(kind)).map(|kind| kind.name)
-}
-
 #[cfg(test)]
 mod tests;

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use super::{
     memory::Memory,
     place::CallTarget,
+    place_counts::PlaceCounts,
     story::{ByName, CLASS, DEPLOYMENT, MACHINE, ManagerLease, NamespaceFacts, OwnedMachines, SET},
 };
 use crate::terminal::TerminalLook;
-use mcm_api::machine::Machine;
+use mcm_api::{labels, machine::Machine};
 use mcm_rules::plan::{PlanPreview, PreviewStep, SubjectRef, Wait, WaitKind};
 
 /// Ten minutes after the epoch.
@@ -167,8 +168,32 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
         budgets: BTreeMap::new(),
         zones: BTreeMap::new(),
         owned: OwnedMachines::default(),
+        places: PlaceCounts::default(),
         managers: vec![manager("sets"), manager("machines")],
     }
+}
+
+/// The same objects as those of MCMMachinePool `p`: its provider plans them.
+pub fn of_machine_pool(mut facts: NamespaceFacts) -> NamespaceFacts {
+    let label = || (labels::POOL.to_owned(), "p".to_owned());
+    facts.deployments.values_mut().for_each(|one| one.labels_mut().extend([label()]));
+    facts.sets.values_mut().for_each(|one| one.labels_mut().extend([label()]));
+    facts.machines.values_mut().for_each(|one| one.labels_mut().extend([label()]));
+    for (name, set) in &mut facts.sets {
+        let machines: Vec<&Machine> = facts
+            .machines
+            .iter()
+            .filter(|(machine, _)| machine.starts_with(name.as_str()))
+            .map(|(_, machine)| machine)
+            .collect();
+        let up = machines.iter().filter(|machine| machine.is_available()).count();
+        set.status = serde_json::from_value(json!({"replicas": machines.len(), "availableReplicas": up})).unwrap();
+    }
+    let hold = [(WaitKind::Hold, "the manager of MCMMachinePool p, which owns this object")];
+    for (kind, plans) in &mut facts.previews {
+        plans.iter_mut().for_each(|(name, plan)| *plan = preview(kind, name, &[], &hold));
+    }
+    facts
 }
 
 /// A rollout that a budget blocks: a new machine, an old one, and two whose drain makes no progress.

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     budget::UnreadyPod,
+    plan::obstacles,
+    story::ObjectVerdict,
     terminal::TerminalLook,
     testing::{NOW, at, blocked, blocked_pool, machine, object, pool, preview},
 };
@@ -48,9 +50,60 @@ fn the_first_remedy_of_a_new_template_that_fails_is_undo(#[case] kind: WaitKind,
     assert_eq!(answer.remedies()[1].text, "mcm rollout pause pool -n demo");
 }
 
+/// After the creation timeout the Machine is deleted, and its replacement meets the same error.
+#[rstest]
+#[case::a_stock_out(
+    "Cloud provider message - machine codes error: code = [ResourceExhausted] message = [no stock]",
+    WaitKind::DriverRetry,
+    "the creation of its replacement, after ResourceExhausted: no stock"
+)]
+#[case::no_join(
+    "Machine pool-84dff-jpgkd failed to join the cluster in 20m0s.",
+    WaitKind::NodeJoin,
+    "the Node of its replacement to join: its own did not until the creation timeout"
+)]
+fn a_machine_whose_creation_failed_waits_for_the_cause_and_so_does_the_plan(
+    #[case] description: &str,
+    #[case] kind: WaitKind,
+    #[case] text: &str,
+) {
+    let last = json!({"type": "Create", "state": "Failed", "description": description});
+    let more = json!({"status": {"currentStatus": {"phase": "Failed"}, "lastOperation": last}});
+    let deletion = "its deletion, because a failed Machine never gets a VM";
+    let facts = failing(WaitKind::MachineDeletion, deletion, &more);
+    for object in ["pool", "machine/pool-84dff-jpgkd"] {
+        assert_eq!(first_of(&facts, object), UNDO, "{object}");
+    }
+    let machine = facts.answer(&facts.find("machine/pool-84dff-jpgkd").unwrap());
+    assert_eq!((machine.waits[0].kind, machine.waits[0].text.as_str()), (kind, text));
+    assert_eq!(machine.waits.len(), 2, "{machine:?}");
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    let mut in_the_way = obstacles::of_now(&answer, false);
+    in_the_way.extend(obstacles::of_late_joins(&answer, |machine| facts.is_late_join(machine)));
+    let texts: Vec<&str> = in_the_way.iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(texts, [format!("now, pool-84dff-jpgkd waits for {text}")]);
+}
+
+#[rstest]
+#[case::late(540, Some("now, pool-84dff-a waits for Node a to join, as 1 more machine does"))]
+#[case::young(30, None)]
+fn a_node_that_is_late_is_in_the_way_of_a_plan(#[case] age: i64, #[case] expected: Option<&str>) {
+    let created = json!({"metadata": {"creationTimestamp": at(NOW - age)}});
+    let machines = ["a", "b"].map(|suffix| machine("pool-84dff", suffix, "small", "Pending", &created));
+    let mut facts = pool(2, machines.into());
+    for name in ["pool-84dff-a", "pool-84dff-b"] {
+        let planned = preview(MACHINE, name, &[], &[(WaitKind::NodeJoin, "Node a to join")]);
+        facts.previews.get_mut(MACHINE).unwrap().insert(name.to_owned(), planned);
+    }
+    let answer = facts.answer(&facts.find("pool").unwrap());
+    let found = obstacles::of_late_joins(&answer, |machine| facts.is_late_join(machine));
+    assert_eq!(found.map(|one| one.text).as_deref(), expected);
+}
+
 /// The former template has the same fault, the machines of the new one run, or no former one runs.
 #[rstest]
 #[case::both_classes_are_missing(WaitKind::Class, |facts: &mut NamespaceFacts| facts.classes.clear())]
+#[case::the_former_class_is_gone(WaitKind::DriverRetry, |facts: &mut NamespaceFacts| drop(facts.classes.remove("large")))]
 #[case::a_new_machine_is_available(WaitKind::DriverRetry, |facts: &mut NamespaceFacts| {
     let (name, one) = machine("pool-84dff", "other", "small", "Running", &json!({}));
     facts.machines.insert(name, one);
@@ -162,7 +215,7 @@ fn a_pod_that_is_not_ready_is_named_and_its_budget_is_not_weakened() {
     let mut facts = pool(1, vec![blocked("pool-6d689", "gmjqk")]);
     let machine = facts.machines.get_mut("pool-6d689-gmjqk").unwrap();
     let condition = &mut machine.status.as_mut().unwrap().conditions[0];
-    condition.message = Some("budget demo/strict allows no eviction now".to_owned());
+    condition.message = Some("budget demo/strict allows no eviction now".into());
     facts.budgets.insert("demo/strict".to_owned(), budget(2, 2, &["web-b"]));
     let answer = facts.answer(&facts.find("machine/pool-6d689-gmjqk").unwrap());
     let text =
@@ -199,6 +252,48 @@ fn a_budget_that_never_allows_an_eviction_is_changed_and_restored() {
     assert_eq!(found.iter().map(|one| one.danger).collect::<Vec<_>>(), [RemedyDanger::KillsPods, RemedyDanger::Safe]);
 }
 
+#[rstest]
+#[case::half_way("large", true)]
+#[case::without_its_old_class("gone", false)]
+fn a_rollout_that_is_paused_half_way_can_be_aborted(#[case] class: &str, #[case] is_offered: bool) {
+    let mut facts = failing(WaitKind::NodeJoin, "Node a to join", &json!({}));
+    class.clone_into(&mut facts.sets.get_mut("pool-6d689").unwrap().spec.template.spec.class.name);
+    let wait = Wait::new(WaitKind::Paused, "the deployment to be resumed: spec.paused is true".to_owned(), None);
+    let found = facts.remedies_of(&wait, &facts.subject(DEPLOYMENT, "pool"));
+    assert_eq!(texts(&found).contains(&"mcm rollout abort pool -n demo"), is_offered, "{found:#?}");
+}
+
+#[test]
+fn a_frozen_set_is_unfrozen_by_name() {
+    let mut facts = pool(1, Vec::new());
+    let wait = Wait::new(WaitKind::ScaleUpBlocked, "the set to be unfrozen (label freeze=True)".to_owned(), None);
+    let set = facts.subject(SET, "pool-84dff");
+    let unfreeze = "mcm unfreeze machineset/pool-84dff -n demo";
+    assert_ne!(facts.remedies_of(&wait, &set)[0].text, unfreeze, "it is not frozen");
+    let labels = [(labels::FREEZE.to_owned(), labels::TRUE.to_owned())];
+    facts.sets.get_mut("pool-84dff").unwrap().metadata.labels = Some(labels.into());
+    assert_eq!(facts.remedies_of(&wait, &set)[0].text, unfreeze);
+}
+
+/// A patch with what is stored changes nothing.
+#[test]
+fn a_budget_whose_pods_have_no_controller_is_not_changed() {
+    let amounts = json!({"minAvailable": null, "maxUnavailable": 1});
+    let same = BudgetState { amounts: amounts.clone(), ..budget(3, 3, &[]) };
+    assert_eq!(of_budget(&same, None), []);
+    let mut facts = pool(1, vec![blocked("pool-6d689", "gmjqk")]);
+    let uncounted = BudgetState { expected: 0, nodes: ["a".to_owned()].into(), amounts, ..budget(0, 0, &[]) };
+    facts.budgets.insert("demo/strict".to_owned(), uncounted);
+    let answer = facts.answer(&facts.find("machine/pool-6d689-gmjqk").unwrap());
+    let text = "budget demo/strict to allow an eviction: its pods have no controller, so it counts none of them";
+    assert_eq!((answer.verdict, answer.waits[0].text.as_str()), (ObjectVerdict::Blocked, text));
+    let found = texts(&answer.waits[0].remedies);
+    let list = "kubectl get pods -n demo --field-selector spec.nodeName=pool-6d689-gmjqk";
+    assert_eq!(found[..2], [list, "delete the pods of budget demo/strict by hand"]);
+    assert!(found.contains(&"mcm drain force pool-6d689-gmjqk -n demo"), "{found:#?}");
+    assert!(!found.iter().any(|text| text.contains("patch pdb") || text.starts_with("scale ")), "{found:#?}");
+}
+
 #[test]
 fn each_command_of_an_answer_has_the_flags_of_the_call() {
     let mut facts = blocked_pool();
@@ -208,6 +303,21 @@ fn each_command_of_an_answer_has_the_flags_of_the_call() {
     let is_command = |line: &&str| ["kubectl ", "mcm "].iter().any(|program| line.starts_with(program));
     let commands: Vec<&str> = text.lines().filter_map(|line| line.get(13..)).filter(is_command).collect();
     assert!(commands.len() > 1 && commands.iter().all(|line| line.contains(" --context blue")), "{text}");
+}
+
+#[test]
+fn no_command_is_printed_for_a_target_that_is_unknown() {
+    let mut facts = blocked_pool();
+    facts.place.is_target_unknown = true;
+    facts.place.call.control = vec![("--context", "blue".to_owned())];
+    let answer = facts.answer(&facts.find("machine/pool-6d689-gmjqk").unwrap());
+    let found = texts(&answer.waits[0].remedies);
+    assert!(!found.iter().any(|text| text.contains("kubectl ") && text.contains(" pdb ")), "{found:#?}");
+    assert_eq!(found.iter().filter(|text| text.contains("--target-kubeconfig FILE")).count(), 1, "{found:#?}");
+    assert!(
+        found.iter().any(|text| text.starts_with("mcm drain force ") && text.contains("--context blue")),
+        "{found:#?}"
+    );
 }
 
 /// Situation 20: the annotation of the Node takes precedence.

@@ -31,6 +31,7 @@ pub const fn cause_of(reason: ProviderReason) -> WaitCause {
         | ProviderReason::NameTaken
         | ProviderReason::VmTaken
         | ProviderReason::VmLost
+        | ProviderReason::NewVmRequired
         | ProviderReason::LoadBalancerUnsupported => WaitCause::Obstacle,
         ProviderReason::NotConnected => WaitCause::Connection,
         ProviderReason::WaitingForNode
@@ -44,6 +45,9 @@ pub const fn cause_of(reason: ProviderReason) -> WaitCause {
         | ProviderReason::Failed => WaitCause::Vm,
     }
 }
+
+/// The command that shows more about the Cluster of an object. It shows the same about the Cluster itself.
+const WHY_CLUSTER: &str = "mcm why cluster/{cluster} ";
 
 /// An object that waits, for the texts of remedies.
 pub struct WaitingObject<'a> {
@@ -87,9 +91,8 @@ impl WaitingObject<'_> {
             ("config-kind", Some(&*config_kind)),
             ("config", config.as_deref()),
         ];
-        let filled = |remedy: &WaitRemedy| {
-            Some(ObjectRemedy { text: remedy.text_with(&places)?, note: remedy.note, danger: remedy.danger })
-        };
-        cause.guide().remedies.iter().filter_map(filled).collect()
+        let filled = |remedy: &WaitRemedy| Some(ObjectRemedy::from_catalogue(remedy, remedy.text_with(&places)?));
+        let is_itself = |remedy: &&WaitRemedy| self.kind == Kind::Cluster && remedy.text.starts_with(WHY_CLUSTER);
+        cause.guide().remedies.iter().filter(|remedy| !is_itself(remedy)).filter_map(filled).collect()
     }
 }

@@ -14,10 +14,10 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::object::{CapiObject, Kind};
-use super::story::{ByName, MACHINE, NamespaceFacts};
+use super::story::{ByName, MACHINE, ManagerLease, NamespaceFacts};
 use mcm_rules::plan::SubjectRef;
 
-pub use observe::{changes, has_clusters, read};
+pub use observe::{changes, has_clusters, missing_deployment, read};
 
 /// The objects of Cluster API in a namespace. A kind that was not read is absent.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub struct CapiObjects {
     by_kind: BTreeMap<Kind, ByName<CapiObject>>,
     /// Objects that cannot be decoded.
     unreadable: BTreeSet<(&'static str, String)>,
+    /// The manager of the provider, if its Lease is found.
+    pub provider: Option<ManagerLease>,
     /// Notes about what could not be read.
     pub notes: Vec<String>,
 }
@@ -61,6 +63,11 @@ impl CapiObjects {
             },
             None => ObjectLookup::Unknown,
         }
+    }
+
+    /// The objects of a kind could be read.
+    pub fn is_read(&self, kind: Kind) -> bool {
+        self.by_kind.contains_key(&kind)
     }
 
     /// The objects of a kind that were read.

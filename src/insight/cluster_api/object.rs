@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::ApiResource;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use mcm_api::kinds::{self, ResourceKind};
 use mcm_conversion::types::names;
@@ -114,6 +114,8 @@ pub struct CapiSpec {
     pub infrastructure_ref: CapiReference,
     /// Of Clusters.
     pub control_plane_ref: CapiReference,
+    /// Of Clusters: present with a ClusterClass, which makes the control plane.
+    pub topology: Option<IgnoredAny>,
     /// Of Machines.
     pub bootstrap: CapiBootstrap,
     /// Of MachinePools.

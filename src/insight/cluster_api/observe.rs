@@ -18,10 +18,15 @@ use kube::{
 };
 
 use super::{
-    CapiObjects,
+    CapiObjects, named,
     object::{CapiObject, Kind},
 };
-use crate::{reader::all_pages, terminal::short};
+use crate::{
+    error::UsageError,
+    reader::{self, all_pages},
+    story::{DEPLOYMENT, kind_of},
+    terminal::short,
+};
 use mcm_runtime::kubeconfig::sentence;
 
 /// Reads all objects of Cluster API in a namespace. Kinds that cannot be read are unknown, and a note names each.
@@ -42,6 +47,10 @@ pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
     if !absent.is_empty() {
         found.notes.push(format!("the API server does not serve these kinds of Cluster API: {}", absent.join(", ")));
     }
+    let of_provider = [Kind::MCMCluster, Kind::MCMMachine, Kind::MCMMachinePool];
+    if of_provider.into_iter().any(|kind| found.all(kind).next().is_some()) {
+        found.provider = reader::provider(control).await;
+    }
     found
 }
 
@@ -49,6 +58,29 @@ pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
 pub async fn has_clusters(control: &Client, namespace: &str) -> bool {
     let first = ListParams::default().limit(1);
     api(control, namespace, Kind::Cluster).list_metadata(&first).await.is_ok_and(|page| !page.items.is_empty())
+}
+
+/// The error for a deployment that was not found. It names a MachineDeployment of Cluster API, if one has the name.
+pub async fn missing_deployment(
+    control: &Client,
+    namespace: &str,
+    wanted: &str,
+    error: anyhow::Error,
+) -> anyhow::Error {
+    let kind = Kind::MachineDeployment;
+    let name = match (named(wanted), wanted.split_once('/')) {
+        (Some((of_word, name)), _) if of_word == kind => name,
+        (None, Some((word, name))) if kind_of(word) == Some(DEPLOYMENT) => name,
+        (None, None) => wanted,
+        _ => return error,
+    };
+    let found = api(control, namespace, kind).get_metadata_opt(name).await;
+    if !found.is_ok_and(|found| found.is_some()) {
+        return error;
+    }
+    let message =
+        format!("{name} is a MachineDeployment of Cluster API, which rolls out without MCM MachineDeployments");
+    UsageError { message, hint: format!("mcm tree {} -n {namespace} -w", kind.argument(name)) }.into()
 }
 
 /// A stream with an item after each change of an object of the kinds that the API server serves.
@@ -130,6 +162,9 @@ mod tests {
             "/apis/cluster.x-k8s.io/v1beta2/namespaces/demo/clusters" if query.contains("watch=true") => {
                 (200, json!({"type": "MODIFIED", "object": meta("PartialObjectMetadata")}))
             }
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/demo/machinedeployments/demo-md-0" => {
+                (200, meta("PartialObjectMetadata"))
+            }
             "/apis/cluster.x-k8s.io/v1beta2/namespaces/demo/clusters" => {
                 let mut list = meta("PartialObjectMetadataList");
                 list["items"] = json!([]);
@@ -161,5 +196,27 @@ mod tests {
             "/apis/infrastructure.cluster.x-k8s.io/v1beta2",
         ];
         assert_eq!(*paths.lock(), BTreeSet::from(expected.map(str::to_owned)));
+    }
+
+    #[tokio::test]
+    async fn a_deployment_of_cluster_api_is_named_with_the_command_that_shows_its_rollout() {
+        let server = service_fn(|request: Request<Body>| {
+            let (code, body) = answer(&request);
+            let body = Body::from(body.to_string().into_bytes());
+            async move { Ok::<_, BoxError>(Response::builder().status(code).body(body)?) }
+        });
+        let client = Client::new(server, "demo");
+        let error = async |wanted: &str| {
+            missing_deployment(&client, "demo", wanted, anyhow::anyhow!("there is no {wanted}")).await
+        };
+        for wanted in ["demo-md-0", "md/demo-md-0", "machinedeployment/demo-md-0"] {
+            let error = error(wanted).await;
+            let usage = error.downcast_ref::<UsageError>().unwrap();
+            assert!(usage.message.starts_with("demo-md-0 is a MachineDeployment of Cluster API"), "{wanted}: {usage}");
+            assert_eq!(usage.hint, "mcm tree machinedeployment.cluster.x-k8s.io/demo-md-0 -n demo -w");
+        }
+        for wanted in ["demo-md-1", "machineset/demo-md-0", "cluster/demo-md-0"] {
+            assert_eq!(error(wanted).await.to_string(), format!("there is no {wanted}"));
+        }
     }
 }

@@ -1,3 +1,4 @@
+use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -13,9 +14,9 @@ use super::{
 };
 use crate::{
     report,
-    story::{NamespaceFacts, ObjectAnswer, ObjectVerdict},
+    story::{ManagerLease, NamespaceFacts, ObjectAnswer, ObjectVerdict},
     terminal::TerminalLook,
-    testing::at,
+    testing::{at, of_machine_pool, pool},
 };
 use mcm_api::reasons::ProviderReason;
 use mcm_rules::plan::{WaitKind, cause::WaitCause, guide::RemedyDanger};
@@ -93,6 +94,17 @@ fn unjoined(all: &mut [(Kind, Value)]) {
     set(all, Kind::Machine, "/status/nodeRef", Value::Null);
 }
 
+/// Core reads no Node, because the control plane is not initialized.
+fn uninitialized(all: &mut [(Kind, Value)]) {
+    set(all, Kind::Cluster, "/status/initialization", json!({"infrastructureProvisioned": true}));
+    let text = "Waiting for Cluster control plane to be initialized";
+    set_condition(all, Kind::Machine, &condition("NodeHealthy", "Unknown", "InspectionFailed", text));
+}
+
+fn without_control_plane(all: &mut [(Kind, Value)]) {
+    set(all, Kind::Cluster, "/spec/controlPlaneRef", Value::Null);
+}
+
 fn vm_is(all: &mut [(Kind, Value)], reason: &str, message: &str) {
     unjoined(all);
     set_condition(all, Kind::MCMMachine, &condition("VMProvisioned", "False", reason, message));
@@ -125,6 +137,14 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
     },
     (WaitKind::Infrastructure, ObjectVerdict::Waiting, "MCMCluster demo of Cluster demo to be provisioned: no endpoint")
 )]
+#[case::secret_of_the_cluster(
+    |all: &mut All| {
+        unjoined(all);
+        set(all, Kind::Cluster, "/status/initialization", json!({}));
+        set_condition(all, Kind::MCMCluster, &condition("Ready", "False", "SecretMissing", "Secret cloud does not exist: create it"));
+    },
+    (WaitKind::Class, ObjectVerdict::Blocked, "MCMCluster demo of Cluster demo to be provisioned: Secret cloud does not exist")
+)]
 #[case::bootstrap_data(
     |all: &mut All| *all = without_bootstrap_data(),
     (WaitKind::Infrastructure, ObjectVerdict::Waiting, "its bootstrap data from KubeadmConfig demo-md-0-abcde-x7k2p: KubeadmConfig status")
@@ -145,6 +165,25 @@ fn deleted(all: &mut [(Kind, Value)], reason: &str, message: &str) {
         WaitKind::Infrastructure, ObjectVerdict::Waiting,
         "KubeadmControlPlane demo-cp, the control plane of Cluster demo, to be initialized; its Machine is demo-cp-1"
     )
+)]
+#[case::control_plane_of_a_machine_with_a_node(
+    |all: &mut All| uninitialized(all),
+    (
+        WaitKind::Infrastructure, ObjectVerdict::Waiting,
+        "KubeadmControlPlane demo-cp, the control plane of Cluster demo, to be initialized; it has no Machine yet"
+    )
+)]
+#[case::external_control_plane(
+    |all: &mut All| { uninitialized(all); without_control_plane(all) },
+    (WaitKind::Infrastructure, ObjectVerdict::Blocked, "the control plane of Cluster demo to be reported as initialized")
+)]
+#[case::control_plane_of_a_cluster_class(
+    |all: &mut All| {
+        uninitialized(all);
+        without_control_plane(all);
+        set(all, Kind::Cluster, "/spec/topology", json!({"classRef": {"name": "simulated"}}));
+    },
+    (WaitKind::Infrastructure, ObjectVerdict::Waiting, "the control plane of Cluster demo to be initialized")
 )]
 #[case::no_mcm_machine(
     |all: &mut All| { unjoined(all); all.retain(|(kind, _)| *kind != Kind::MCMMachine) },
@@ -249,6 +288,113 @@ fn the_cause_of_a_machine_that_does_not_run_is_named(
     assert!(first.text.contains(text), "{}", first.text);
 }
 
+/// `clusterctl move` moves no status, and the deletion of a Machine does not help.
+#[test]
+fn the_remedy_for_an_external_control_plane_reports_it_and_deletes_no_machine() {
+    let mut all = healthy();
+    uninitialized(&mut all);
+    without_control_plane(&mut all);
+    for wanted in ["cluster/demo".to_owned(), format!("ma/{WORKER}")] {
+        let answer = answer(&nothing(), all.clone(), &wanted);
+        let commands: Vec<&str> = answer.remedies().iter().map(|one| one.text.as_str()).collect();
+        assert!(commands[0].starts_with("kubectl patch cluster demo -n demo --subresource=status "), "{commands:?}");
+        assert!(
+            commands[0].contains(r#"{"status":{"initialization":{"controlPlaneInitialized":true},"#),
+            "{commands:?}"
+        );
+        assert!(!commands.iter().any(|command| command.contains(" delete ")), "{commands:?}");
+    }
+}
+
+#[test]
+fn the_answer_about_a_cluster_does_not_recommend_itself() {
+    let mut all = healthy();
+    uninitialized(&mut all);
+    let is_recommended = |wanted: &str| {
+        let remedies = answer(&nothing(), all.clone(), wanted).waits.swap_remove(0).remedies;
+        remedies.iter().any(|one| one.text.starts_with("mcm why cluster/demo "))
+    };
+    assert!(is_recommended(&format!("ma/{WORKER}")) && !is_recommended("cluster/demo"));
+}
+
+/// Core computes `ControlPlaneAvailable` from the object of the control plane, so it stays unknown without one.
+#[rstest]
+#[case::only_the_control_plane("", ObjectVerdict::Settled)]
+#[case::its_workers("\n* WorkersAvailable:\n  * MachineDeployment demo-md-0: 0 of 1", ObjectVerdict::Waiting)]
+fn the_unknown_availability_of_an_external_control_plane_is_no_wait(
+    #[case] more: &str,
+    #[case] expected: ObjectVerdict,
+) {
+    let mut all = healthy();
+    let text = format!("* ControlPlaneAvailable: Please check controller logs for errors{more}");
+    set_condition(&mut all, Kind::Cluster, &condition("Available", "Unknown", "AvailableUnknown", &text));
+    let of_cluster = |all: &All| answer(&nothing(), all.clone(), "cluster/demo").verdict;
+    assert_eq!(of_cluster(&all), ObjectVerdict::Waiting, "its object says more");
+    without_control_plane(&mut all);
+    assert_eq!(of_cluster(&all), expected);
+}
+
+#[rstest]
+#[case::stopped(
+    0,
+    Some("the provider, which may not run: mcm-0 renewed the Lease controller-leader-election-capmcm 10m ago")
+)]
+#[case::running(598, None)]
+fn the_provider_is_a_suspect_if_an_mcm_machine_is_not_deleted_with_its_machine(
+    #[case] renewed: i64,
+    #[case] suspicion: Option<&str>,
+) {
+    let mut all = healthy();
+    deleted(&mut all, "InternalError", "Failed to delete MCMMachine, please check controller logs for errors");
+    let (facts, mut objects) = (nothing(), read(all));
+    objects.provider = Some(ManagerLease {
+        lease: "controller-leader-election-capmcm".to_owned(),
+        role: "provider".to_owned(),
+        holder: "mcm-0".to_owned(),
+        renewed: Some(at(renewed)),
+        lasts: SignedDuration::from_secs(15),
+        exists: true,
+        frozen: None,
+    });
+    let answer = CapiFacts { facts: &facts, objects: &objects }.answer(Kind::Machine, WORKER).unwrap();
+    let texts: Vec<&str> = answer.waits.iter().map(|wait| wait.text.as_str()).collect();
+    let first = format!("the deletion of MCMMachine {WORKER}, whose provider may not run: Failed to delete MCMMachine");
+    assert!(texts[0].starts_with(&first), "{texts:?}");
+    assert_eq!(texts.get(1).copied(), suspicion);
+    let remedies = answer.remedies();
+    assert!(remedies.iter().any(|one| one.text == "kubectl get pods -n capmcm-system"), "{remedies:?}");
+}
+
+#[test]
+fn one_machine_is_no_machines() {
+    let mut all = healthy();
+    set(&mut all, Kind::MachineDeployment, "/status/replicas", 2.into());
+    assert_eq!(answer(&nothing(), all, "md/demo-md-0").waits[0].text, "1 machine to be deleted");
+}
+
+/// Only a user creates what is missing, so the MCMCluster and its Cluster do not merely wait.
+#[rstest]
+#[case("SecretMissing", WaitKind::Class, ObjectVerdict::Blocked)]
+#[case("ClassMissing", WaitKind::Class, ObjectVerdict::Blocked)]
+#[case("Unreadable", WaitKind::Unreadable, ObjectVerdict::Blocked)]
+#[case("WaitingForControlPlaneEndpoint", WaitKind::Infrastructure, ObjectVerdict::Waiting)]
+fn a_cluster_without_a_secret_or_a_class_is_blocked(
+    #[case] reason: &str,
+    #[case] kind: WaitKind,
+    #[case] verdict: ObjectVerdict,
+) {
+    let mut all = healthy();
+    set(&mut all, Kind::Cluster, "/status/initialization", json!({}));
+    set_condition(&mut all, Kind::MCMCluster, &condition("Ready", "False", reason, "a message"));
+    for wanted in ["mcmcluster/demo", "cluster/demo"] {
+        let answer = answer(&nothing(), all.clone(), wanted);
+        let first = &answer.waits[0];
+        assert_eq!((first.kind, answer.verdict), (kind, verdict), "{wanted}: {first:?}");
+        assert!(first.text.ends_with("a message"), "{wanted}: {}", first.text);
+        assert!(!first.remedies.is_empty(), "{wanted}");
+    }
+}
+
 #[test]
 fn each_reason_of_the_provider_has_a_cause_and_a_wait() {
     let of_vm = ProviderReason::ALL.iter().filter(|reason| cause_of(**reason) == WaitCause::Vm);
@@ -285,6 +431,16 @@ fn a_machine_waits_for_what_its_mcm_machine_waits_for_and_no_remedy_deletes_the_
     assert!(!remedies.iter().any(|text| text.starts_with("kubectl delete ")), "{remedies:?}");
     let link = answer.links.iter().find(|link| link.api_group.is_none() && link.kind == "Machine").unwrap();
     assert_eq!((link.title().as_str(), link.verdict), ("MCM Machine demo-md-0-abcde-x7k2p", ObjectVerdict::Waiting));
+}
+
+#[test]
+fn a_pool_that_rolls_out_shows_its_condition() {
+    let facts = of_machine_pool(pool(3, Vec::new()));
+    let text = "0 of 3 machines are available, 0 have the current template";
+    let status = json!({"conditions": [condition("Ready", "False", "RollingOut", text)]});
+    let object = json!({"metadata": {"name": "p", "namespace": "demo"}, "status": status});
+    let answer = answer(&facts, vec![(Kind::MCMMachinePool, object)], "mcmmachinepool/p");
+    assert_eq!((answer.verdict, answer.waits[0].text.as_str()), (ObjectVerdict::Waiting, text), "{answer:?}");
 }
 
 #[test]

@@ -15,10 +15,10 @@ use mcm_api::{
     labels,
     reasons::{ProviderCondition, ProviderReason},
 };
-use mcm_rules::plan::{cause::WaitCause, guide::WaitEnd};
+use mcm_rules::plan::{cause::WaitCause, counted, guide::WaitEnd};
 
 /// Reasons of a condition about Nodes for which core has not looked at them.
-const NOT_LOOKED: [&str; 2] = ["NodeInspectionFailed", "ConnectionDown"];
+const NOT_LOOKED: [&str; 3] = ["InspectionFailed", "NodeInspectionFailed", "ConnectionDown"];
 
 impl<'a> CapiFacts<'a> {
     /// The waits of an object, the worst first; empty if it is as it should be.
@@ -37,8 +37,25 @@ impl<'a> CapiFacts<'a> {
             Kind::MachinePool => self.pool(object),
             Kind::MCMMachinePool => self.mcm_pool(object, &self.place(kind, object)),
         };
+        waits.extend(self.absent_provider(kind, object).filter(|_| !waits.is_empty()));
         waits.sort_by_key(|wait| wait.end);
         waits
+    }
+
+    /// The wait for the provider, if it acts next and no process holds its Lease. It may run without leader election.
+    fn absent_provider(&self, kind: Kind, object: &CapiObject) -> Option<ExplainedWait> {
+        let is_next = match kind {
+            Kind::MCMCluster | Kind::MCMMachine | Kind::MCMMachinePool => true,
+            Kind::Machine => {
+                object.spec.infrastructure_ref.kind == Kind::MCMMachine.name()
+                    && (object.is_deleting() || object.status.node_ref.name.is_empty())
+            }
+            Kind::MachinePool => object.spec.template.spec.infrastructure_ref.kind == Kind::MCMMachinePool.name(),
+            Kind::Cluster | Kind::MachineDeployment | Kind::MachineSet => false,
+        };
+        let vacancy = self.objects.provider.as_ref().filter(|_| is_next)?.vacancy(self.facts.now)?;
+        let text = format!("the provider, which may not run: {vacancy}");
+        Some(self.place(kind, object).wait_for(WaitCause::Provider, text, None))
     }
 
     fn place<'b>(&'b self, kind: Kind, object: &'b CapiObject) -> WaitingObject<'b> {
@@ -88,7 +105,8 @@ impl<'a> CapiFacts<'a> {
                 None,
             ));
         }
-        if let Some(available) = cluster.lacks("Available").filter(|_| waits.is_empty()) {
+        let available = cluster.lacks("Available").filter(|one| !is_of_external_control_plane(cluster, one));
+        if let Some(available) = available.filter(|_| waits.is_empty()) {
             waits.push(place.wait_for(
                 WaitCause::Core,
                 format!("the Cluster to be available: {}", short(&available.text())),
@@ -102,22 +120,33 @@ impl<'a> CapiFacts<'a> {
         let reference = &cluster.spec.infrastructure_ref;
         let own =
             (reference.kind == Kind::MCMCluster.name()).then(|| self.objects.see(Kind::MCMCluster, &reference.name));
+        let lacking = match &own {
+            Some(ObjectLookup::Present(object)) => object.lacks("Ready"),
+            Some(ObjectLookup::Missing | ObjectLookup::Unknown) | None => None,
+        };
         let reason = match own {
-            Some(ObjectLookup::Present(object)) => object.lacks("Ready").map(CapiCondition::text),
             Some(ObjectLookup::Missing) => Some("it does not exist".to_owned()),
-            Some(ObjectLookup::Unknown) | None => None,
+            _ => lacking.map(CapiCondition::text),
         };
         let reason = reason.or_else(|| cluster.lacks("InfrastructureReady").map(CapiCondition::text));
         let reason = reason.map(|reason| format!(": {}", short(&reason))).unwrap_or_default();
         let text =
             format!("{} {} of Cluster {} to be provisioned{reason}", reference.kind, reference.name, cluster.name());
-        place.wait_for(WaitCause::ClusterInfrastructure, text, None)
+        place.wait_for(lacking.map_or(WaitCause::ClusterInfrastructure, infrastructure_cause), text, None)
     }
 
     /// The wait for the control plane, until it is initialized.
     fn control_plane(&self, cluster: &CapiObject, place: &WaitingObject<'_>) -> Option<ExplainedWait> {
         if cluster.status.initialization.control_plane_initialized {
             return None;
+        }
+        if self.is_control_plane_external(cluster) {
+            let text = format!(
+                "the control plane of Cluster {} to be reported as initialized: spec.controlPlaneRef is empty, and no Machine is \
+                 part of it",
+                cluster.name()
+            );
+            return Some(place.wait_for(WaitCause::ExternalControlPlane, text, None));
         }
         let reference = &cluster.spec.control_plane_ref;
         let what = match reference.name.as_str() {
@@ -132,6 +161,15 @@ impl<'a> CapiFacts<'a> {
             many => format!("; its Machines are {}", many.join(", ")),
         };
         Some(place.wait_for(WaitCause::ControlPlane, format!("{what} to be initialized{machines}"), None))
+    }
+
+    /// No object of Cluster API is the control plane, so core cannot detect that it runs.
+    fn is_control_plane_external(&self, cluster: &CapiObject) -> bool {
+        let mut machines = self.objects.in_cluster(Kind::Machine, cluster.name());
+        cluster.spec.control_plane_ref.name.is_empty()
+            && cluster.spec.topology.is_none()
+            && self.objects.is_read(Kind::Machine)
+            && !machines.any(CapiObject::is_control_plane)
     }
 
     fn replicas(&self, kind: Kind, object: &CapiObject) -> Vec<ExplainedWait> {
@@ -149,7 +187,7 @@ impl<'a> CapiFacts<'a> {
             ));
         }
         if status.replicas > wanted {
-            let text = format!("{} machines to be deleted", status.replicas - wanted);
+            let text = format!("{} to be deleted", counted(status.replicas - wanted, "machine"));
             waits.push(place.wait_for(WaitCause::Machines, text, None));
         }
         if let Some(rolling) = object.condition("RollingOut").filter(|one| one.is_true()) {
@@ -302,8 +340,9 @@ impl<'a> CapiFacts<'a> {
     /// The waits of the MCM Machine; without one, the condition of the MCMMachine.
     fn vm(&self, object: &CapiObject, place: &WaitingObject<'_>, text: &str) -> Vec<ExplainedWait> {
         let native = self.native(object);
-        if let Some(native) = native.as_ref().filter(|native| !native.waits.is_empty()) {
-            return native.waits.clone();
+        let waits = native.iter().flat_map(known_waits).collect::<Vec<_>>();
+        if !waits.is_empty() {
+            return waits;
         }
         let next = native.as_ref().and_then(|native| native.next.first());
         let text = match (next, object.is_deleting()) {
@@ -330,6 +369,11 @@ impl<'a> CapiFacts<'a> {
         }
         let node = &machine.status.node_ref.name;
         if let Some(health) = machine.lacks("NodeHealthy") {
+            // Core reads no Node of a worker before that.
+            let cluster = self.objects.cluster_of(machine).known().filter(|_| !machine.is_control_plane());
+            if let Some(wait) = cluster.and_then(|cluster| self.control_plane(cluster, place)) {
+                return vec![wait];
+            }
             let text = short(&health.text());
             return vec![match health.reason.as_str() {
                 reason if NOT_LOOKED.contains(&reason) => place.wait_for(
@@ -359,7 +403,13 @@ impl<'a> CapiFacts<'a> {
         };
         let text = short(&deleting.text());
         let node = &machine.status.node_ref.name;
+        let own = self.objects.see(Kind::MCMMachine, &machine.spec.infrastructure_ref.name).known();
         let wait = match deleting.reason.as_str() {
+            "InternalError" if own.is_some_and(|own| !own.is_deleting()) && text.contains("delete MCMMachine") => {
+                let name = &machine.spec.infrastructure_ref.name;
+                let text = format!("the deletion of MCMMachine {name}, whose provider may not run: {text}");
+                place.wait_for(WaitCause::Provider, text, None)
+            }
             "WaitingForPreDrainHook" | "WaitingForPreTerminateHook" => place.wait_for(WaitCause::Hook, text, None),
             "DrainingNode" => {
                 // The first line only names the start.
@@ -372,8 +422,7 @@ impl<'a> CapiFacts<'a> {
                 place.wait_for(WaitCause::Volumes, format!("volumes of Node {node}: {text}"), None)
             }
             "WaitingForInfrastructureDeletion" => {
-                let object = self.objects.see(Kind::MCMMachine, &machine.spec.infrastructure_ref.name).known();
-                return match object {
+                return match own {
                     Some(object) => self.mcm_machine(object, &place),
                     None => vec![place.wait_for(WaitCause::Deletion, text, None)],
                 };
@@ -414,8 +463,7 @@ impl<'a> CapiFacts<'a> {
 
     fn mcm_pool(&self, object: &CapiObject, place: &WaitingObject<'_>) -> Vec<ExplainedWait> {
         self.provided(Kind::MCMMachinePool, object, place, |text| {
-            let natives = self.deployments_of(object.name()).into_iter().flat_map(|native| native.waits);
-            let natives: Vec<ExplainedWait> = natives.collect();
+            let natives: Vec<ExplainedWait> = self.deployments_of(object.name()).iter().flat_map(known_waits).collect();
             if natives.is_empty() { vec![place.wait_for(WaitCause::Vm, text, None)] } else { natives }
         })
     }
@@ -433,11 +481,10 @@ impl<'a> CapiFacts<'a> {
         let place = self.place(kind, object);
         match object.condition("Ready") {
             Some(ready) if ready.is_true() => Vec::new(),
-            Some(ready) => vec![place.wait_for(
-                WaitCause::ClusterInfrastructure,
-                completed("its infrastructure", &short(&ready.text())),
-                None,
-            )],
+            Some(ready) => {
+                let text = completed("its infrastructure", &short(&ready.text()));
+                vec![place.wait_for(infrastructure_cause(ready), text, None)]
+            }
             None if object.status.initialization.provisioned => Vec::new(),
             None => vec![unseen(kind, object, &place)],
         }
@@ -453,9 +500,28 @@ impl<'a> CapiFacts<'a> {
     }
 }
 
+/// The waits of an MCM object without the hold of its provider: the object of the provider has the details.
+fn known_waits(native: &ObjectAnswer) -> Vec<ExplainedWait> {
+    native.waits.iter().filter(|wait| !wait.is_of_provider()).cloned().collect()
+}
+
+/// Only the availability of the control plane is unknown, and core computes it from the object that the Cluster does not have.
+fn is_of_external_control_plane(cluster: &CapiObject, available: &CapiCondition) -> bool {
+    let mut parts = available.message.lines().filter(|line| !line.starts_with(' '));
+    cluster.spec.control_plane_ref.name.is_empty()
+        && !available.message.is_empty()
+        && parts.all(|part| part.trim_start_matches("* ").starts_with("ControlPlaneAvailable:"))
+}
+
 /// The wait for the provider, which has set no condition.
 fn unseen(kind: Kind, object: &CapiObject, place: &WaitingObject<'_>) -> ExplainedWait {
     place.wait_for(WaitCause::Provider, format!("the provider to act on {} {}", kind.name(), object.name()), None)
+}
+
+/// The cause for which an MCMCluster is not ready: only a user creates a Secret or a class that is missing.
+fn infrastructure_cause(ready: &CapiCondition) -> WaitCause {
+    let cause = ProviderReason::parse(&ready.reason).map(cause_of);
+    cause.filter(|cause| cause.guide().end == WaitEnd::User).unwrap_or(WaitCause::ClusterInfrastructure)
 }
 
 /// The load balancer is next: the VM exists, or is deleted only after it left.

@@ -89,3 +89,14 @@ fn the_machines_of_a_deployment_with_one_cause_are_one_line() {
     assert!(!text.contains("more machines"), "{text}");
     assert_eq!(answer.machines.len(), 40, "programs get all");
 }
+
+/// The machines of the namespace are counted once, and not for each of 3,000 groups.
+#[test]
+fn the_places_of_many_groups_are_found_in_seconds() {
+    let facts = outage(12_000, |_, _| "the Node to become healthy again: Ready=Unknown".to_owned());
+    let machines: Vec<&Machine> = facts.machines.values().collect();
+    let begun = std::time::Instant::now();
+    let places: Vec<String> = machines.chunks(4).map(|group| facts.place_of(group.iter().copied())).collect();
+    assert_eq!(places[0], "zones: eu-1a 2, eu-1b 2");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::story::DEPLOYMENT;
+use mcm_rules::plan::guide::RemedyDanger;
 
 /// The version of all documents.
 pub const DOCUMENT_VERSION: &str = "cli.mcm/v1";
@@ -22,7 +23,7 @@ pub struct Plan {
     /// Source of the flags with which the controllers were played.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flags: Option<String>,
-    /// Every object could be judged, and every namespace could be read.
+    /// Every object could be judged, and every namespace, and what the objects depend on, could be read.
     pub complete: bool,
     /// Something in the way never ends without a user.
     pub blocked: bool,
@@ -239,7 +240,8 @@ pub struct BlockerRemedy {
     /// The command, or the instruction.
     pub command: String,
     /// Its effect on what runs: `Safe`, `KillsPods`, `ReplacesMachines` or `LosesData`.
-    pub danger: String,
+    #[cfg_attr(any(test, feature = "testing"), schemars(with = "String"))]
+    pub danger: RemedyDanger,
 }
 
 /// Something in the way.

@@ -15,7 +15,7 @@ use crate::{
     story::{CLASS, DEPLOYMENT, NamespaceFacts, SET},
 };
 use mcm_api::{
-    kinds::{MACHINE_CLASSES, MACHINE_DEPLOYMENTS, ResourceKind, SECRETS},
+    kinds::{MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, ResourceKind, SECRETS},
     patch,
 };
 use mcm_runtime::{kubeconfig::sentence, paths::path_of};
@@ -26,7 +26,7 @@ const MANAGER: &str = "mcm-plan";
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedChange {
-    /// `MachineDeployment`, `MachineClass`, or, without a content, `MachineSet`.
+    /// `MachineDeployment`, `MachineClass`, or, for a set without a deployment, `MachineSet`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -101,7 +101,7 @@ pub async fn version(cell: &ReadOnly, facts: &NamespaceFacts, change: &PlannedCh
     match asked {
         Ok(stored) => version.wanted = Some(stored),
         Err(kube::Error::Api(status)) if is_refusal(&status) => {
-            version.refused = Some(status.message.clone());
+            version.refused = Some(without_object(&status.message).to_owned());
         }
         Err(error) => {
             let mut merged = version.live.clone().unwrap_or_else(|| json!({}));
@@ -119,6 +119,15 @@ pub async fn version(cell: &ReadOnly, facts: &NamespaceFacts, change: &PlannedCh
         wanted["metadata"]["namespace"] = json!(cell.namespace);
     }
     Ok(version)
+}
+
+/// A refusal without the whole object, which the API server quotes before the name of an unknown field.
+fn without_object(message: &str) -> &str {
+    const QUOTE: &str = "Invalid value: \"{";
+    match message.rsplit_once("}\": ") {
+        Some((before, reason)) if before.contains(QUOTE) && !reason.is_empty() => reason,
+        _ => message,
+    }
 }
 
 /// The API server refuses to store the object. Otherwise the kind is not served, the user may not send a dry run, or a webhook
@@ -144,7 +153,11 @@ fn known(facts: &NamespaceFacts, change: &PlannedChange) -> Option<Value> {
 }
 
 fn path(namespace: &str, kind: &str, name: &str) -> kube::Result<String> {
-    let ResourceKind { group, version, plural, .. } = if kind == CLASS { MACHINE_CLASSES } else { MACHINE_DEPLOYMENTS };
+    let ResourceKind { group, version, plural, .. } = match kind {
+        CLASS => MACHINE_CLASSES,
+        SET => MACHINE_SETS,
+        _ => MACHINE_DEPLOYMENTS,
+    };
     path_of(&["apis", group, version, "namespaces", namespace, plural, name])
 }
 
@@ -204,6 +217,19 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case::unknown_field(
+        r#""" is invalid: patch: Invalid value: "{\"metadata\":{\"name\":\"pool\"},\"spec\":{}}": strict decoding error: unknown field "spec.a""#,
+        r#"strict decoding error: unknown field "spec.a""#
+    )]
+    #[case::another_value(
+        r#"MachineDeployment "pool" is invalid: spec.replicas: Invalid value: -1"#,
+        r#"MachineDeployment "pool" is invalid: spec.replicas: Invalid value: -1"#
+    )]
+    fn a_refusal_does_not_quote_the_object(#[case] message: &str, #[case] expected: &str) {
+        assert_eq!(without_object(message), expected);
+    }
 
     #[rstest]
     #[case::schema(422, r#"MachineDeployment "pool" is invalid: spec.replicas: Invalid value"#, true)]

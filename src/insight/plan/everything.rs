@@ -9,8 +9,12 @@ use super::{
     change::{ChangeContent, PlannedChange},
     scope::selector,
 };
-use crate::story::{DEPLOYMENT, NamespaceFacts, SET};
-use mcm_api::{machine::MachineSet, selector::Selector};
+use crate::story::{DEPLOYMENT, NamespaceFacts, SET, UndecodableObject};
+use mcm_api::{
+    kinds::{MACHINE_DEPLOYMENTS, MACHINE_SETS, ResourceKind},
+    machine::MachineSet,
+    selector::Selector,
+};
 use mcm_controllers::object::owner::controller_of;
 
 /// The note of a plan without objects.
@@ -18,29 +22,39 @@ const NOTHING: &str = "there are no MachineDeployments and no MachineSets";
 /// Namespaces that a note names.
 const MOST_NAMED: usize = 3;
 
-/// Every deployment, and every set without one that no deployment adopts, as it is; with a note if the namespace is empty.
+/// Every deployment, and every set without one that no deployment adopts, as it is, also if it cannot be decoded; with a note if
+/// the namespace is empty.
 pub fn changes(facts: &NamespaceFacts) -> (Vec<PlannedChange>, Vec<String>) {
     let selectors = facts.deployments.values().filter_map(|one| selector(one.spec.selector.as_ref()));
     let selectors: Vec<Selector> = selectors.collect();
     let is_adopted = |set: &MachineSet| selectors.iter().any(|one| one.matches(set.metadata.labels.as_ref()));
     let is_alone = |set: &MachineSet| controller_of(&set.metadata).is_none() && !is_adopted(set);
     let alone = facts.sets.iter().filter(|(_, set)| is_alone(set)).map(|(name, _)| (SET, name));
-    let all = facts.deployments.keys().map(|name| (DEPLOYMENT, name)).chain(alone);
+    let is_planned = |one: &&UndecodableObject| one.kind == DEPLOYMENT || one.kind == SET && one.owner.is_none();
+    let kind_of = |one: &UndecodableObject| if one.kind == DEPLOYMENT { DEPLOYMENT } else { SET };
+    let unreadable = facts.unreadable.iter().filter(is_planned).map(|one| (kind_of(one), &one.name));
+    let all = facts.deployments.keys().map(|name| (DEPLOYMENT, name)).chain(alone).chain(unreadable);
     let changes: Vec<PlannedChange> =
         all.map(|(kind, name)| PlannedChange { kind, name: name.clone(), wish: ChangeContent::Nothing }).collect();
-    let nothing = format!("{NOTHING} in namespace {}", facts.namespace);
-    let notes = if changes.is_empty() { vec![nothing] } else { Vec::new() };
+    let is_known = |kind: ResourceKind| {
+        let is_listed = facts.unread.iter().all(|unread| unread != kind.plural);
+        is_listed && facts.unreadable.iter().all(|one| one.kind != kind.name)
+    };
+    let is_empty = changes.is_empty() && is_known(MACHINE_DEPLOYMENTS) && is_known(MACHINE_SETS);
+    let notes = is_empty.then(|| format!("{NOTHING} in namespace {}", facts.namespace)).into_iter().collect();
     (changes, notes)
 }
 
 /// One plan of those of several namespaces. Namespaces that the user may not read are named.
 pub fn joined(now: Timestamp, plans: Vec<(String, Plan)>, refused: &BTreeMap<String, String>) -> Plan {
     let (mut objects, mut notes, mut flags) = (Vec::new(), NamespacedNotes::default(), NamespacedNotes::default());
-    let (mut settled, count) = (SettledCounts::default(), plans.len());
+    let (mut settled, count) = (None, plans.len());
+    let is_complete = refused.is_empty() && plans.iter().all(|(_, plan)| plan.complete);
     for (namespace, plan) in plans {
-        let SettledCounts { deployments, sets } = plan.settled.unwrap_or_default();
-        settled.deployments += deployments;
-        settled.sets += sets;
+        if let Some(SettledCounts { deployments, sets }) = plan.settled {
+            let sum: &mut SettledCounts = settled.get_or_insert_default();
+            (sum.deployments, sum.sets) = (sum.deployments + deployments, sum.sets + sets);
+        }
         objects.extend(plan.objects);
         plan.notes.into_iter().for_each(|note| notes.add(note, &namespace));
         plan.flags.into_iter().for_each(|source| flags.add(source, &namespace));
@@ -53,9 +67,9 @@ pub fn joined(now: Timestamp, plans: Vec<(String, Plan)>, refused: &BTreeMap<Str
     }
     let plan = Plan::from_objects(now, objects, texts);
     Plan {
-        complete: plan.complete && refused.is_empty(),
+        complete: is_complete,
         flags: Some(flags.texts(count).join("; ")).filter(|text| !text.is_empty()),
-        settled: Some(settled),
+        settled,
         unread: refused.keys().cloned().collect(),
         ..plan
     }

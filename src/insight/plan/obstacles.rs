@@ -16,7 +16,7 @@ use crate::{
     budget::BudgetState,
     family::is_frozen,
     rehearsal::record::{RehearsalCourse, RehearsalWait},
-    story::{ExplainedWait, ObjectAnswer, ObjectRemedy, SET, filled},
+    story::{ExplainedWait, ObjectAnswer, ObjectRemedy, SET, UndecodableObject, filled},
 };
 use mcm_api::{
     GoDuration, labels,
@@ -30,7 +30,10 @@ use mcm_controllers::{
     overshoot::{OvershootPolicy, limits_of_set},
 };
 use mcm_driver_host::{DriverCatalogue, NotValidated};
-use mcm_rules::plan::{SubjectRef, WaitKind, counted, guide::WaitEnd};
+use mcm_rules::plan::{
+    SubjectRef, WaitKind, counted,
+    guide::{RemedyDanger, WaitEnd},
+};
 
 /// The most texts of waits.
 const MOST: usize = 5;
@@ -83,10 +86,11 @@ pub fn of_objects(
                 "kubectl patch machinedeployments.machine.sapcloud.io {} -n {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
                 plan.name, plan.namespace
             );
-            let remedies = vec![BlockerRemedy { command, danger: "ReplacesMachines".to_owned() }];
+            let remedies = vec![BlockerRemedy { command, danger: RemedyDanger::ReplacesMachines }];
             // Without a new template, nothing waits for it.
             let severity = if plan.settles { BlockerSeverity::Delays } else { BlockerSeverity::Blocks };
-            found.push(PlanBlocker { remedies, ..blocker("", severity, subject.clone(), text) });
+            let kind = format!("{:?}", WaitKind::Paused);
+            found.push(PlanBlocker { remedies, ..blocker(&kind, severity, subject.clone(), text) });
         }
         if let (PlanVerdict::Replaces | PlanVerdict::UpdatesInPlace, Ok(bounds)) = (plan.verdict, bounds_of(wanted))
             && is_without_room(wanted)
@@ -147,8 +151,9 @@ pub fn of_frozen_sets(
         let kind = WaitKind::ScaleUpBlocked;
         let namespace = set.namespace().unwrap_or_default();
         let object = SubjectRef { kind: SET.to_owned(), namespace, name: name.clone() };
-        let remedies = kind.guide().remedies.into_iter().filter_map(|remedy| filled(&remedy, &object, None, &text));
-        let remedies = remedies.map(remedy_of_plan).collect();
+        let of_guide = kind.guide().remedies.into_iter().filter_map(|remedy| filled(&remedy, &object, None, &text));
+        let unfreeze = advice::unfreeze(&name, &object.namespace);
+        let remedies = [unfreeze].into_iter().chain(of_guide).map(remedy_of_plan).collect();
         let found = blocker(&format!("{kind:?}"), BlockerSeverity::Blocks, format!("{SET}/{name}"), text);
         PlanBlocker { remedies, ..found }
     };
@@ -216,6 +221,20 @@ pub fn of_class(
     found
 }
 
+/// An object that cannot be decoded.
+pub fn of_undecodable(one: &UndecodableObject, namespace: &str) -> PlanBlocker {
+    let text = "a user has to correct it: the controllers leave it alone until then".to_owned();
+    let remedies = vec![BlockerRemedy { command: one.correction(namespace), danger: RemedyDanger::Safe }];
+    let (kind, subject) = (format!("{:?}", WaitKind::Unreadable), format!("{}/{}", one.kind, one.name));
+    PlanBlocker { remedies, is_now: true, ..blocker(&kind, BlockerSeverity::Blocks, subject, text) }
+}
+
+/// A class of which the cloud creates no VM.
+pub fn of_stock_out(class: &str) -> PlanBlocker {
+    let text = format!("the cloud has no VM of class {class} left: no machine can be created");
+    blocker("DriverRetry", BlockerSeverity::Blocks, format!("MachineClass/{class}"), text)
+}
+
 /// Waits of an object, and of its sets and machines, that no controller ends now. With `of_drains`, only drains under way and a
 /// missing manager: a change of the object may end the other waits.
 pub fn of_now(answer: &ObjectAnswer, of_drains: bool) -> Vec<PlanBlocker> {
@@ -236,7 +255,20 @@ pub fn of_now(answer: &ObjectAnswer, of_drains: bool) -> Vec<PlanBlocker> {
         .collect()
 }
 
-/// A Node that joins and a cloud that works are what a plan is about.
+/// The first Machine whose Node takes much longer to join than others did, with the number of the others.
+pub fn of_late_joins(answer: &ObjectAnswer, is_late: impl Fn(&SubjectRef) -> bool) -> Option<PlanBlocker> {
+    let waits = answer.machines.iter().flat_map(|one| one.waits.iter().map(move |wait| (&one.object, wait)));
+    let mut late = waits.filter(|(object, wait)| wait.kind == WaitKind::NodeJoin && is_late(object));
+    let found = blocker_now(late.next()?);
+    let others = match late.count() {
+        0 => String::new(),
+        1 => ", as 1 more machine does".to_owned(),
+        more => format!(", as {more} more machines do"),
+    };
+    Some(PlanBlocker { text: format!("{}{others}", found.text), ..found })
+}
+
+/// A Node that joins in time and a cloud that works are what a plan is about.
 const fn is_in_the_way(kind: WaitKind, of_drains: bool) -> bool {
     match kind {
         WaitKind::Eviction
@@ -250,7 +282,8 @@ const fn is_in_the_way(kind: WaitKind, of_drains: bool) -> bool {
     }
 }
 
-fn blocker_now((object, wait): (&SubjectRef, &ExplainedWait)) -> PlanBlocker {
+/// A wait that holds an object up now.
+pub fn blocker_now((object, wait): (&SubjectRef, &ExplainedWait)) -> PlanBlocker {
     PlanBlocker {
         wait_kind: format!("{:?}", wait.kind),
         severity: if wait.end == WaitEnd::User { BlockerSeverity::Blocks } else { BlockerSeverity::Delays },
@@ -262,7 +295,7 @@ fn blocker_now((object, wait): (&SubjectRef, &ExplainedWait)) -> PlanBlocker {
 }
 
 fn remedy_of_plan(remedy: ObjectRemedy) -> BlockerRemedy {
-    BlockerRemedy { command: remedy.text, danger: format!("{:?}", remedy.danger) }
+    BlockerRemedy { command: remedy.text, danger: remedy.danger }
 }
 
 /// The budgets that hold the drains of a plan.
@@ -290,9 +323,12 @@ pub fn of_budgets(
         let (name, BudgetState { healthy, desired, expected, .. }) = (budget.title(), budget);
         let drains = counted(held.len(), "drain");
         let (severity, text) = if budget.is_never() {
-            let text = format!(
-                "budget {name} needs {desired} of {expected} pods: it never allows an eviction. {drains} would be forced after {timeout}"
-            );
+            let why = match budget.counts_none() {
+                true => "counts none of its pods, because they have no controller".to_owned(),
+                false => format!("needs {desired} of {expected} pods"),
+            };
+            let text =
+                format!("budget {name} {why}: it never allows an eviction. {drains} would be forced after {timeout}");
             (BlockerSeverity::Blocks, text)
         } else {
             let healthy = budget

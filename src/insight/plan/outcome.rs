@@ -140,9 +140,9 @@ impl PlannedDeployment<'_> {
         let parts = parts.into_iter().flat_map(|(name, counts)| counts.into_iter().map(move |of| (name, of)));
         let parts: Vec<(&str, (GoDuration, usize))> = parts.filter(|(_, (_, count))| *count > 0).collect();
         let of_steps = parts.iter().map(|(name, (timeout, count))| format!("{count} × {name} {}", brief(*timeout)));
-        let of_rest = under_way.iter().map(|one| {
-            format!("{} left of {}", brief(one.left), counted(one.count, &format!("{} under way", one.what)))
-        });
+        let of_rest = under_way
+            .iter()
+            .map(|one| format!("{} left of {} under way", brief(one.left), counted(one.count, one.what)));
         let timeouts: Vec<String> = of_steps.chain(of_rest).collect();
         let length = |timeout: GoDuration| u64::try_from(timeout.as_signed().as_secs()).unwrap_or_default();
         let of_steps = parts

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     answer::{self, FieldEffect, ObjectPlan, Plan, PlanSummary, PlanVerdict},
+    assume::{AssumedFault, FaultScene},
     change::{self, ChangeContent, ChangedObject, PlannedChange, PlannedSecret},
     fields::{ValueDifference, differences, to_value},
     fold::{self, MachineFold, WholeDeployment},
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     budget::BudgetState,
     budget_reader,
-    error::error_line,
+    error::{UsageError, error_line},
     read_only::ReadOnly,
     rehearsal::play::{DeploymentWrite, SeedObject},
     story::{ByName, CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
@@ -32,7 +33,7 @@ use mcm_controllers::{
     machine_class::secret_refs,
     machine_deployment::{bounds_of, keeps_machines},
 };
-use mcm_rules::plan::counted;
+use mcm_rules::plan::{WaitKind, counted};
 use mcm_runtime::cell::{UnreadCause, UnreadKind};
 
 /// The kinds without which it is not known what a deployment has.
@@ -43,8 +44,18 @@ const PLACES: [&str; 4] =
 /// The most machines of a deployment that is planned.
 const MOST_MACHINES: usize = 10_000;
 
-/// Plans changes of objects of one namespace, beside which there are new Secrets. Nothing is written. With `is_live`, the clouds of
-/// classes are asked.
+/// The premises of a plan beside the objects.
+#[derive(Clone, Debug, Default)]
+pub struct PlanPremises {
+    /// Names of Secrets that the files bring.
+    pub new_secrets: BTreeSet<String>,
+    /// The clouds of classes are asked.
+    pub is_live: bool,
+    /// Faults that are assumed.
+    pub faults: BTreeSet<AssumedFault>,
+}
+
+/// Plans changes of objects of one namespace. Nothing is written.
 ///
 /// # Errors
 /// An object cannot be read.
@@ -52,11 +63,49 @@ pub async fn plan_of(
     cell: &ReadOnly,
     facts: &NamespaceFacts,
     changes: &[PlannedChange],
-    new_secrets: BTreeSet<String>,
-    is_live: bool,
+    premises: PlanPremises,
 ) -> Result<Plan> {
-    let planner = ChangePlanner { is_live, ..ChangePlanner::for_facts(cell, facts, new_secrets).await };
-    planner.plan(changes).await
+    check_classes(facts, changes, &premises.faults)?;
+    ChangePlanner::for_facts(cell, facts, premises).await.plan(changes).await
+}
+
+/// A stock-out of a class that no object can use would change nothing, and its plan would be taken for an all-clear.
+fn check_classes(facts: &NamespaceFacts, changes: &[PlannedChange], faults: &BTreeSet<AssumedFault>) -> Result<()> {
+    let new = changes.iter().filter(|change| change.kind == CLASS).map(|change| &change.name);
+    let known: BTreeSet<&String> = facts.classes.keys().chain(new).collect();
+    for fault in faults {
+        if let AssumedFault::StockOut(class) = fault
+            && !known.contains(class)
+        {
+            let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
+            let message = format!("--assume stock-out={class}: there is no MachineClass {class}");
+            let hint = match names.is_empty() {
+                true => "the namespace has none".to_owned(),
+                false => format!("name one of: {}", names.join(", ")),
+            };
+            return Err(UsageError { message, hint }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Parts of the clusters that could not be read.
+#[derive(Clone, Copy, Default)]
+struct UnreadParts {
+    nodes: bool,
+    /// Disruption budgets, or their pods.
+    budgets: bool,
+    secrets: bool,
+}
+
+impl UnreadParts {
+    /// The plan of an object would differ, or would have something in its way, if these had another content.
+    fn matter_to(self, plan: &ObjectPlan) -> bool {
+        let PlanSummary { create, delete, in_place, .. } = plan.summary;
+        self.nodes && !plan.machines.is_empty()
+            || self.budgets && (delete > 0 || in_place > 0 || !plan.settles)
+            || self.secrets && (create > 0 || !plan.settles)
+    }
 }
 
 struct ChangePlanner<'a> {
@@ -68,21 +117,32 @@ struct ChangePlanner<'a> {
     /// Names of Secrets that the files bring.
     new_secrets: BTreeSet<String>,
     nodes: Option<Vec<Value>>,
+    /// Classes of which no VM can be created.
+    out_of_stock: BTreeSet<String>,
     budgets: Vec<BudgetState>,
+    unread: UnreadParts,
     /// The clouds of classes are asked.
     is_live: bool,
+    /// Faults are assumed: a strategy bounds no machines that fail.
+    has_faults: bool,
     notes: Vec<String>,
 }
 
 impl<'a> ChangePlanner<'a> {
-    async fn for_facts(cell: &'a ReadOnly, facts: &'a NamespaceFacts, new_secrets: BTreeSet<String>) -> Self {
-        let mut notes = Vec::new();
-        let nodes = cell.nodes().map(|nodes| nodes.iter().map(|node| to_value(node.as_ref())).collect());
+    async fn for_facts(cell: &'a ReadOnly, facts: &'a NamespaceFacts, premises: PlanPremises) -> Self {
+        let PlanPremises { new_secrets, is_live, faults } = premises;
+        let (mut notes, mut unread) = (Vec::new(), UnreadParts::default());
+        let mut nodes: Option<Vec<Value>> =
+            cell.nodes().map(|nodes| nodes.iter().map(|node| to_value(node.as_ref())).collect());
         if cell.target.is_some() && nodes.is_none() {
+            unread.nodes = true;
             notes.push("Nodes could not be read: those of running machines are taken for ready".to_owned());
         }
+        let scene = FaultScene::apply(&faults, facts.machines.values(), &facts.classes, nodes.as_mut(), facts.now);
+        notes.extend(scene.notes);
         let budgets = match &cell.target {
             Some(target) => budget_reader::strict(target).await.unwrap_or_else(|error| {
+                unread.budgets = true;
                 notes.push(format!(
                     "pods and budgets could not be read, so blocked drains are unknown: {}",
                     error_line(&error)
@@ -98,8 +158,11 @@ impl<'a> ChangePlanner<'a> {
             secrets: SecretFaults::default(),
             new_secrets,
             nodes,
+            out_of_stock: scene.out_of_stock,
             budgets,
-            is_live: false,
+            unread,
+            is_live,
+            has_faults: !faults.is_empty(),
             notes,
         };
         planner.look_for_secrets(facts.classes.values().cloned().collect()).await;
@@ -111,6 +174,10 @@ impl<'a> ChangePlanner<'a> {
         // Each class is looked at once, for all objects that use it.
         let mut in_clouds: BTreeMap<String, Vec<answer::PlanBlocker>> = BTreeMap::new();
         for change in changes {
+            if let Some(plan) = self.undecodable(change) {
+                plans.push(plan);
+                continue;
+            }
             let version = change::version(self.cell, self.facts, change).await?;
             self.notes.extend(version.note.clone());
             let class = version.wanted.clone().filter(|_| change.kind == CLASS);
@@ -127,9 +194,22 @@ impl<'a> ChangePlanner<'a> {
                 }
                 plan.blockers.extend(in_clouds.get(name).into_iter().flatten().cloned());
             }
+            plan.bounds = plan.bounds.filter(|_| !self.has_faults);
             plans.push(plan);
         }
-        Ok(Plan::from_objects(self.facts.now, plans, self.notes))
+        let is_partial = plans.iter().any(|plan| self.unread.matter_to(plan));
+        let plan = Plan::from_objects(self.facts.now, plans, self.notes);
+        Ok(Plan { complete: plan.complete && !is_partial, ..plan })
+    }
+
+    /// The plan for an object as it is that cannot be decoded.
+    fn undecodable(&self, change: &PlannedChange) -> Option<ObjectPlan> {
+        let is_it = |one: &&UndecodableObject| one.kind == change.kind && one.name == change.name;
+        let one = self.facts.unreadable.iter().find(is_it).filter(|_| change.wish == ChangeContent::Nothing)?;
+        let namespace = &self.cell.namespace;
+        let plan = ObjectPlan::without_effect(change.kind, namespace, &change.name, PlanVerdict::Unknown);
+        let blockers = vec![obstacles::of_undecodable(one, namespace)];
+        Some(ObjectPlan { reason: Some(one.to_string()), settles: false, blockers, ..plan })
     }
 
     /// The class from which an object creates VMs, or that is changed itself, with its name.
@@ -167,6 +247,7 @@ impl<'a> ChangePlanner<'a> {
         }
         let note = "Secrets may not be read: those of classes are taken for existing and complete".to_owned();
         if is_unknown && !self.notes.contains(&note) {
+            self.unread.secrets = true;
             self.notes.push(note);
         }
     }
@@ -277,8 +358,40 @@ impl<'a> ChangePlanner<'a> {
         })
     }
 
-    /// The plan for a deployment, or for a set without one.
+    /// The plan for a deployment, or for a set without one, after what holds it up now.
     async fn deployment(&self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
+        let mut plan = self.judged(change, version).await;
+        if version.live.is_none() || plan.verdict == PlanVerdict::Refused {
+            return plan;
+        }
+        let object = self.facts.subject(change.kind, &change.name);
+        let (answer, is_changed) = (self.facts.answer(&object), change.wish != ChangeContent::Nothing);
+        let mut of_now = obstacles::of_now(&answer, is_changed);
+        let late = obstacles::of_late_joins(&answer, |machine| self.facts.is_late_join(machine));
+        of_now.extend(late.filter(|_| !is_changed));
+        // One text for each fact, unless it is worse now.
+        let is_as_bad = |known: &answer::PlanBlocker, one: &answer::PlanBlocker| {
+            known.wait_kind == one.wait_kind && known.severity >= one.severity
+        };
+        let is_new = |one: &answer::PlanBlocker| !plan.blockers.iter().any(|known| is_as_bad(known, one));
+        let mut of_now: Vec<answer::PlanBlocker> = of_now.into_iter().filter(is_new).collect();
+        // A pause that holds a template back now is worse than one that will.
+        let paused = format!("{:?}", WaitKind::Paused);
+        let is_paused = of_now.iter().any(|one| one.wait_kind == paused);
+        plan.blockers.retain(|known| !is_paused || known.wait_kind != paused);
+        // A pool that is settled needs no manager until it is changed.
+        let has_effect = plan.verdict != PlanVerdict::NoChange;
+        let absent = self.facts.absent_manager(&object).filter(|_| has_effect);
+        let absent = absent.map(|wait| obstacles::blocker_now((&object, &wait)));
+        let is_known = |one: &answer::PlanBlocker| of_now.iter().any(|known| known.wait_kind == one.wait_kind);
+        if let Some(absent) = absent.filter(|one| !is_known(one)) {
+            of_now.insert(0, absent);
+        }
+        plan.blockers.splice(0..0, of_now);
+        plan
+    }
+
+    async fn judged(&self, change: &PlannedChange, version: &ChangedObject) -> ObjectPlan {
         let mut plan =
             ObjectPlan::without_effect(change.kind, &self.cell.namespace, &change.name, PlanVerdict::Unknown);
         let mut version = version.clone();
@@ -365,6 +478,7 @@ impl<'a> ChangePlanner<'a> {
             classes: self.classes_of(&machines, class.as_deref(), &rivals),
             machines: machines.clone(),
             secrets: &self.secrets,
+            out_of_stock: &self.out_of_stock,
             nodes: self.nodes_of(&machines, &rivals),
             rivals,
             selects: strategy.is_some_and(|strategy| strategy.orchestration_type == "Manual"),
@@ -405,6 +519,8 @@ impl<'a> ChangePlanner<'a> {
         if let Some(class) = class.filter(|_| plan.summary.create > 0 || !plan.settles) {
             let drivers = &self.cell.settings.drivers;
             blockers.extend(obstacles::of_class(&class, self.classes.get(&class), drivers, &self.secrets));
+            blockers
+                .extend((!plan.settles && self.out_of_stock.contains(&class)).then(|| obstacles::of_stock_out(&class)));
         }
         blockers.extend(obstacles::of_budgets(&plan, &self.budgets, &machines, policy.drain_timeout));
         let overshoot = &self.cell.settings.overshoot;
@@ -415,14 +531,6 @@ impl<'a> ChangePlanner<'a> {
                 plan.remarks
                     .push("numbers of what is in the way are those of the machines that were played".to_owned());
             }
-        }
-        if live.is_some() {
-            let object = self.facts.subject(change.kind, &change.name);
-            let of_now = obstacles::of_now(&self.facts.answer(&object), change.wish != ChangeContent::Nothing);
-            // One text for each fact.
-            let is_new = |one: &answer::PlanBlocker| !blockers.iter().any(|known| known.wait_kind == one.wait_kind);
-            let of_now: Vec<answer::PlanBlocker> = of_now.into_iter().filter(is_new).collect();
-            blockers.splice(0..0, of_now);
         }
         plan.blockers = blockers;
         Ok(plan)

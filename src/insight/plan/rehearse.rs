@@ -76,6 +76,8 @@ pub struct RehearsalFacts<'a> {
     /// The classes as they will be.
     pub classes: Vec<&'a MachineClass>,
     pub secrets: &'a SecretFaults,
+    /// Classes of which the cloud creates no VM.
+    pub out_of_stock: &'a BTreeSet<String>,
     /// Nodes by name; `None` if they are not known, and so taken for ready.
     pub nodes: Option<Vec<Value>>,
     /// Users select the Nodes to be updated in place.
@@ -127,6 +129,7 @@ impl<'a> RehearsalFacts<'a> {
             has_target: self.has_target,
             classes: self.classes.clone(),
             secrets: self.secrets,
+            out_of_stock: self.out_of_stock,
             selects: self.selects,
             join: self.join,
         }
@@ -169,6 +172,7 @@ impl<'a> RehearsalFacts<'a> {
             has_target: self.has_target,
             pace: RehearsalTiming { join, leave: LEAVE, update: UPDATE },
             selects: self.selects,
+            out_of_stock: self.out_of_stock.clone(),
             judge: self.judge(),
             budget,
         };
@@ -247,6 +251,7 @@ impl<'a> RehearsalFacts<'a> {
             has_target: true,
             pace: RehearsalTiming { join: quick, leave: quick, update: quick },
             selects: true,
+            out_of_stock: BTreeSet::new(),
             judge: Arc::new(|_| None),
             budget: BUDGET_OF_FIELDS,
         };

@@ -27,7 +27,8 @@ pub fn plan(look: TerminalLook, plan: &Plan, all: bool) -> String {
         push_object(look, &mut text, object, all);
         text.push('\n');
     }
-    if let Some(settled) = &plan.settled {
+    let settled = plan.settled.as_ref().filter(|settled| **settled != SettledCounts::default());
+    if let Some(settled) = settled {
         look.section(&mut text, "settled", &counts(settled));
     }
     for note in &plan.notes {
@@ -36,7 +37,7 @@ pub fn plan(look: TerminalLook, plan: &Plan, all: bool) -> String {
     if let Some(flags) = &plan.flags {
         look.section(&mut text, "flags", flags);
     }
-    if !plan.notes.is_empty() || plan.flags.is_some() || plan.settled.is_some() {
+    if !plan.notes.is_empty() || plan.flags.is_some() || settled.is_some() {
         text.push('\n');
     }
     let PlanSummary { create, delete, in_place, unknown, .. } = plan.summary;
@@ -49,7 +50,8 @@ pub fn plan(look: TerminalLook, plan: &Plan, all: bool) -> String {
     plain(look, text)
 }
 
-fn counts(settled: &SettledCounts) -> String {
+/// The objects that are settled, in words.
+pub(super) fn counts(settled: &SettledCounts) -> String {
     let SettledCounts { deployments, sets } = *settled;
     let sets = if sets == 0 { String::new() } else { format!(", {}", counted(sets, "MachineSet")) };
     format!("{}{sets}", counted(deployments, "MachineDeployment"))
@@ -67,12 +69,7 @@ fn push_object(look: TerminalLook, text: &mut String, object: &ObjectPlan, all: 
     if let Some(bounds) = &object.bounds {
         push_bounds(text, bounds);
     }
-    let end = match object.verdict {
-        _ if object.settles => "done",
-        PlanVerdict::Unknown => "not played any further",
-        _ => "stops here",
-    };
-    push_rounds(text, &object.rounds, end);
+    push_rounds(text, &object.rounds, end_in_words(object));
     if all {
         push_machines(text, object);
     }
@@ -88,6 +85,15 @@ fn push_object(look: TerminalLook, text: &mut String, object: &ObjectPlan, all: 
         for line in object.remarks.iter().flat_map(|remark| wrapped(remark, look.width - 2)) {
             let _ = writeln!(text, "  {line}");
         }
+    }
+}
+
+/// The end of the last round in words.
+pub(super) const fn end_in_words(object: &ObjectPlan) -> &'static str {
+    match object.verdict {
+        _ if object.settles => "done",
+        PlanVerdict::Unknown => "not played any further",
+        _ => "stops here",
     }
 }
 
@@ -116,15 +122,11 @@ fn push_fields(look: TerminalLook, text: &mut String, object: &ObjectPlan) {
     let all = object.machines.len();
     for field in &object.fields {
         let effect = match field.effect {
-            FieldEffect::Replace => look.coloured("replaces each machine", "31"),
-            FieldEffect::InPlace => look.coloured("updates each machine in place", "33"),
-            FieldEffect::Scale => "changes the number of machines".to_owned(),
+            FieldEffect::Replace => look.coloured(effect_in_words(field.effect), "31"),
+            FieldEffect::InPlace => look.coloured(effect_in_words(field.effect), "33"),
             FieldEffect::Machines => format!("reaches {}, replaces none", counted(all, "machine")),
             FieldEffect::Nodes => format!("reaches {}, replaces none", counted(all, "Node")),
-            FieldEffect::NewMachines => "only VMs created from now on".to_owned(),
-            FieldEffect::Nothing => "changes no machine".to_owned(),
-            FieldEffect::Same => "the same, written differently".to_owned(),
-            FieldEffect::Unknown => "effect not found out".to_owned(),
+            other => effect_in_words(other).to_owned(),
         };
         let (name, change) = (short(&field.path), values(field));
         let is_long = name.chars().count() > path || change.chars().count() > columns;
@@ -133,6 +135,21 @@ fn push_fields(look: TerminalLook, text: &mut String, object: &ObjectPlan) {
         } else {
             writeln!(text, "  {name:path$}  {change:columns$}  {effect}")
         };
+    }
+}
+
+/// The effect of a field without numbers.
+pub(super) const fn effect_in_words(effect: FieldEffect) -> &'static str {
+    match effect {
+        FieldEffect::Replace => "replaces each machine",
+        FieldEffect::InPlace => "updates each machine in place",
+        FieldEffect::Scale => "changes the number of machines",
+        FieldEffect::Machines => "reaches the machines, replaces none",
+        FieldEffect::Nodes => "reaches the Nodes, replaces none",
+        FieldEffect::NewMachines => "only VMs created from now on",
+        FieldEffect::Nothing => "changes no machine",
+        FieldEffect::Same => "the same, written differently",
+        FieldEffect::Unknown => "effect not found out",
     }
 }
 
@@ -147,7 +164,7 @@ fn values(field: &ChangedField) -> String {
 }
 
 /// A value in one line.
-fn value(value: &Value) -> String {
+pub(super) fn value(value: &Value) -> String {
     let text = match value {
         Value::Null => "(none)".to_owned(),
         Value::String(text) => text.clone(),
@@ -181,7 +198,8 @@ fn push_rounds(text: &mut String, rounds: &[RolloutRound], end: &str) {
     }
 }
 
-fn acts(round: &RolloutRound, end: &str) -> String {
+/// The acts of a round in words.
+pub(super) fn acts(round: &RolloutRound, end: &str) -> String {
     let parts = [(round.create, "create"), (round.drain, "drain"), (round.update, "update")];
     let parts: Vec<String> =
         parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{word} {count}")).collect();

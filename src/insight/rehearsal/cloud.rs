@@ -1,7 +1,7 @@
 //! The cloud of a rehearsal: its VMs, their Nodes and the agents on these, which each need a fixed time.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -43,12 +43,14 @@ pub struct RehearsalTiming {
 /// Checks classes; `None` if their driver is not known.
 pub type ClassValidator = Arc<dyn Fn(&MachineClass) -> Option<ClassProblems> + Send + Sync>;
 
-/// A cloud without faults.
+/// A cloud without faults but those that are assumed.
 pub struct RehearsedCloud {
     server: ApiServer,
     pace: RehearsalTiming,
     /// Users select each Node that is a candidate for an update at once.
     selects: bool,
+    /// Classes of which it has no VM left.
+    out_of_stock: BTreeSet<String>,
     judge: ClassValidator,
     /// By provider ID.
     vms: Mutex<BTreeMap<String, RehearsedVm>>,
@@ -69,6 +71,7 @@ impl RehearsedCloud {
         machines: &[Machine],
         pace: RehearsalTiming,
         selects: bool,
+        out_of_stock: BTreeSet<String>,
         judge: ClassValidator,
     ) -> Arc<Self> {
         let vms = machines.iter().filter(|machine| !machine.spec.provider_id.is_empty()).map(|machine| {
@@ -76,7 +79,7 @@ impl RehearsedCloud {
             (machine.spec.provider_id.clone(), RehearsedVm { owner: machine.uid().unwrap_or_default(), node })
         });
         let (vms, serial) = (Mutex::new(vms.collect()), AtomicU64::new(1));
-        let cloud = Arc::new(Self { server: server.clone(), pace, selects, judge, vms, serial });
+        let cloud = Arc::new(Self { server: server.clone(), pace, selects, out_of_stock, judge, vms, serial });
         let is_booting = |machine: &&Machine| {
             matches!(machine.phase(), MachinePhase::New | MachinePhase::Pending) && !machine.spec.provider_id.is_empty()
         };
@@ -218,6 +221,10 @@ impl Driver for RehearsedDriver {
         let machine = &request.machine;
         if let Some(found) = self.0.find(machine) {
             return Ok(Self::vm(found));
+        }
+        if self.0.out_of_stock.contains(&machine.spec.class.name) {
+            let message = format!("no VM of class {} is left", machine.spec.class.name);
+            return Err(DriverError::new(Code::ResourceExhausted, message));
         }
         let id = format!("rehearsal:///{}", self.0.serial.fetch_add(1, Ordering::Relaxed));
         let vm = RehearsedVm { owner: machine.uid().unwrap_or_default(), node: machine.name_any() };

@@ -1,6 +1,7 @@
 //! Plays the controllers of one MachineDeployment, or of one MachineSet without any, on virtual time, until nothing happens any more.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -61,7 +62,7 @@ pub type SeedObject = (&'static Kind, Value);
 pub enum DeploymentWrite {
     /// Creates the MachineDeployment.
     Create(Value),
-    /// Gives it this content.
+    /// Gives it this content; the MachineSet if there is no such MachineDeployment.
     Write(Value),
     /// Deletes it.
     Delete,
@@ -87,6 +88,8 @@ pub struct RehearsalSetup {
     pub pace: RehearsalTiming,
     /// Users select Nodes for an in-place update at once.
     pub selects: bool,
+    /// Classes of which the cloud creates no VM.
+    pub out_of_stock: BTreeSet<String>,
     /// Checks classes.
     pub judge: ClassValidator,
     /// Real time after which a change is not played any further.
@@ -149,7 +152,7 @@ impl RehearsalRun {
         let clock = VirtualClock::starting(stage.now).with_cost_of_plans(COST);
         let ends = std::time::Instant::now() + stage.budget;
         let server = ApiServer::new(&clock, Arc::new(PerfectNetwork));
-        let RehearsalSetup { namespace, name, seeds, mut cues, pace, selects, judge, .. } = stage;
+        let RehearsalSetup { namespace, name, seeds, mut cues, pace, selects, out_of_stock, judge, .. } = stage;
         let machines = seeds.iter().filter(|(kind, _)| *kind == &MACHINES);
         let machines: Vec<Machine> =
             machines.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect();
@@ -168,7 +171,7 @@ impl RehearsalRun {
         if !cues.is_empty() {
             take(&server, &namespace, &name, cues.remove(0));
         }
-        let cloud = RehearsedCloud::for_machines(&server, &machines, pace, selects, judge);
+        let cloud = RehearsedCloud::for_machines(&server, &machines, pace, selects, out_of_stock, judge);
         let (seen, agent, progress) = (Arc::clone(&record), Arc::clone(&cloud), Arc::clone(progress));
         server.observe(move |write| {
             if seen.lock().saw(write) {
@@ -281,16 +284,20 @@ impl RehearsalRun {
     }
 }
 
-/// Carries a change out. The deployment is there: a rehearsal begins with it.
+/// Carries a change out. The deployment, or the set without one, is there: a rehearsal begins with it.
 fn take(server: &ApiServer, namespace: &str, name: &str, cue: DeploymentWrite) {
     match cue {
         DeploymentWrite::Create(value) => drop(server.create(&DEPLOYMENTS, value)),
-        DeploymentWrite::Write(value) => drop(server.edit(&DEPLOYMENTS, namespace, name, |stored| {
-            stored["spec"] = value["spec"].clone();
-            for field in ["labels", "annotations"] {
-                stored["metadata"][field] = value["metadata"][field].clone();
-            }
-        })),
+        DeploymentWrite::Write(value) => {
+            let is_deployment = server.get(&DEPLOYMENTS, namespace, name).is_some();
+            let kind = if is_deployment { &DEPLOYMENTS } else { &SETS };
+            drop(server.edit(kind, namespace, name, |stored| {
+                stored["spec"] = value["spec"].clone();
+                for field in ["labels", "annotations"] {
+                    stored["metadata"][field] = value["metadata"][field].clone();
+                }
+            }));
+        }
         DeploymentWrite::Delete => drop(server.delete(&DEPLOYMENTS, namespace, name)),
     }
 }

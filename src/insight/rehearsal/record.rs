@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use mcm_api::{
-    GoDuration,
+    GoDuration, labels,
     machine::{Machine, MachinePhase},
 };
 use mcm_controllers::object::owner;
@@ -306,7 +306,8 @@ impl RehearsalRecord {
             self.note(MachineTransition::Drain, &seen);
         }
         self.note(MachineTransition::Gone, &seen);
-        true
+        // Where no VM can be created, machines fail and are replaced for ever: that is no progress.
+        object.value["metadata"]["labels"][labels::NODE].is_string()
     }
 
     fn note(&mut self, act: MachineTransition, seen: &RecordedMachine) {

@@ -4,10 +4,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    error::UnreadError,
     manager::ManagerFreeze,
     progress::{self, RolloutState},
     report,
     terminal::{TerminalLook, ago},
+    testing,
 };
 
 fn at(second: i64) -> Timestamp {
@@ -91,6 +93,7 @@ fn family(more: &Value, previews: [((&'static str, String), PlanPreview); 3]) ->
         budgets: BTreeMap::new(),
         zones: BTreeMap::new(),
         owned: OwnedMachines::default(),
+        places: PlaceCounts::default(),
     }
 }
 
@@ -139,6 +142,38 @@ fn a_machine_of_the_provider_is_not_blocked_by_its_owner(#[case] phase: &str, #[
     assert!(answer.waits.iter().all(|wait| wait.text == hold && wait.remedies.is_empty()), "{answer:?}");
 }
 
+#[rstest]
+#[case::complete(3, ObjectVerdict::Settled)]
+#[case::without_a_machine(2, ObjectVerdict::Waiting)]
+fn a_machine_pool_of_the_provider_is_not_blocked_by_its_owner(#[case] count: usize, #[case] expected: ObjectVerdict) {
+    let none = json!({});
+    let machine = |number: usize| testing::machine("pool-84dff", &number.to_string(), "small", "Running", &none);
+    let facts = testing::of_machine_pool(testing::pool(3, (0..count).map(machine).collect()));
+    let answer = facts.answer(&facts.subject(DEPLOYMENT, "pool"));
+    assert_eq!((answer.verdict, answer.remedies().len()), (expected, 0), "{answer:?}");
+    let set = facts.answer(&facts.subject(SET, "pool-84dff"));
+    assert_eq!(set.verdict, ObjectVerdict::Settled, "{set:?}");
+    let all = facts.all().into_iter().filter(|one| one.object.kind != CLASS);
+    assert_eq!(all.map(|one| one.verdict).max().unwrap_or(ObjectVerdict::Settled), expected);
+    let state = facts.state(&facts.progress("pool").unwrap(), &answer);
+    assert_eq!(state == RolloutState::Done, expected == ObjectVerdict::Settled, "{state:?}");
+}
+
+#[test]
+fn the_lease_of_a_native_manager_is_missed_only_where_it_has_objects() {
+    let machine = testing::machine("pool-84dff", "a", "small", "Running", &json!({}));
+    let mut facts = testing::of_machine_pool(testing::pool(1, vec![machine]));
+    for manager in &mut facts.managers {
+        (manager.exists, manager.renewed) = (false, None);
+    }
+    let text = |facts: &NamespaceFacts| report::all(TerminalLook::PLAIN, &[], facts, &[]);
+    assert!(!text(&facts).contains("Lease"), "{}", text(&facts));
+    assert!(facts.manager_for(&facts.subject(DEPLOYMENT, "pool")).is_none());
+    facts.deployments.values_mut().for_each(|one| one.labels_mut().clear());
+    assert!(text(&facts).contains("there is no Lease lease-of-sets"), "{}", text(&facts));
+    assert!(facts.manager_for(&facts.subject(DEPLOYMENT, "pool")).is_some());
+}
+
 #[test]
 fn a_wait_for_a_user_comes_first_with_its_remedies() {
     let waits = [(WaitKind::NodeJoin, "Node a to join"), (WaitKind::Class, "class large")];
@@ -164,7 +199,7 @@ fn without_a_manager_nothing_progresses() {
     facts.previews.insert(MACHINE, preview_of_join());
     let waiting = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     assert_eq!(waiting.waits.iter().map(|wait| wait.kind).collect::<Vec<_>>(), [WaitKind::Manager, WaitKind::NodeJoin]);
-    let text = "a manager: mcm-0 renewed the Lease lease-of-machines 2m ago";
+    let text = "a manager, and none runs: mcm-0 renewed the Lease lease-of-machines 2m ago";
     assert_eq!((waiting.verdict, waiting.waits[0].text.as_str()), (ObjectVerdict::Blocked, text));
     let manager = facts.manager_of(MACHINE).unwrap();
     assert_eq!(manager.state(facts.now), "no manager runs: mcm-0 renewed the Lease lease-of-machines 2m ago");
@@ -205,6 +240,22 @@ fn a_refused_write_blocks_although_a_step_is_planned(
 }
 
 #[test]
+fn a_deployment_is_blocked_since_its_worst_machine_is() {
+    let phase = json!({"status": {"currentStatus": {"phase": "Pending", "lastUpdateTime": at(595)}}});
+    let mut facts = with_machine(&phase, &[], &[(WaitKind::Secret, "Secret s")]);
+    let progressing = json!({"conditions": [{"type": "Progressing", "status": "True", "lastUpdateTime": at(0)}]});
+    facts.deployments.get_mut("pool").unwrap().status = serde_json::from_value(progressing).unwrap();
+    let since = |facts: &NamespaceFacts| facts.answer(&facts.find("pool").unwrap()).since;
+    assert_eq!(since(&facts), Some(at(595)), "not since the last progress");
+    facts.memory.explained = serde_json::from_value(json!([{
+        "object": {"kind": "Machine", "name": "pool-1-a"},
+        "waits": [{"kind": "Secret", "text": "Secret s", "since": at(590), "plans": 1}],
+    }]))
+    .unwrap();
+    assert_eq!(since(&facts), Some(at(590)), "the manager remembers it");
+}
+
+#[test]
 fn a_namespace_that_was_not_read_gets_no_all_clear() {
     let mut facts = with_machine(&json!({}), &[], &[]);
     assert_eq!(
@@ -218,6 +269,30 @@ fn a_namespace_that_was_not_read_gets_no_all_clear() {
     assert!(text.starts_with("nothing that was read waits in namespace demo; machines could not be read"), "{text}");
     let error = crate::reader::find(&facts, "other").unwrap_err().to_string();
     assert!(error.starts_with("whether there is other in namespace demo is unknown"), "{error}");
+}
+
+#[test]
+fn an_object_that_cannot_be_decoded_is_unknown_and_named_with_its_correction() {
+    let mut facts = with_machine(&json!({}), &[], &[]);
+    let (kind, name) = (DEPLOYMENT.to_owned(), "broken".to_owned());
+    facts.unreadable.push(UndecodableObject {
+        kind,
+        name,
+        owner: None,
+        error: "spec.replicas is no number".to_owned(),
+    });
+    assert!(!facts.is_whole());
+    let all = facts.all();
+    let [one] = all.as_slice() else { panic!("{all:?}") };
+    let command = "kubectl edit machinedeployments.machine.sapcloud.io broken -n demo";
+    assert_eq!((one.verdict, one.waits[0].remedies[0].text.as_str()), (ObjectVerdict::Unknown, command));
+    let text = report::all(TerminalLook::PLAIN, &all, &facts, &[]);
+    assert!(text.contains("MachineDeployment/broken") && text.contains("spec.replicas is no number"), "{text}");
+    let error = crate::reader::find_deployment(&facts, "broken").unwrap_err();
+    let hint = error.downcast_ref::<UnreadError>().map(|unread| unread.hint.clone());
+    assert_eq!(hint, Some(format!("{command} corrects it")));
+    let error = crate::reader::find(&facts, "machine/broken").unwrap_err().to_string();
+    assert!(error.starts_with("there is no machine/broken"), "a deployment is no machine: {error}");
 }
 
 /// The three facts of which each command once had its own word.
@@ -307,6 +382,19 @@ fn a_frozen_manager_is_the_first_wait_of_a_machine(#[case] steps: &[(&str, bool)
 }
 
 #[test]
+fn a_frozen_target_comes_before_the_token_that_could_not_be_created_in_it() {
+    let token = "Waiting for a bootstrap token: create Secret kube-system/bootstrap-token-a: client error (Connect)";
+    let more = json!({"status": {"lastOperation": {"type": "Create", "state": "Processing", "description": token}}});
+    let mut facts = with_machine(&more, &[], &[]);
+    let frozen = ManagerFreeze { since: at(540), why: "the API server target does not answer: timeout".to_owned() };
+    facts.managers.iter_mut().for_each(|manager| manager.frozen = Some(frozen.clone()));
+    let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
+    let kinds: Vec<WaitKind> = answer.waits.iter().map(|wait| wait.kind).collect();
+    assert_eq!(kinds, [WaitKind::NodesUnknown, WaitKind::BootstrapToken]);
+    assert_eq!(answer.verdict, ObjectVerdict::Waiting, "no user has to act");
+}
+
+#[test]
 fn a_wait_that_the_manager_remembers_beats_a_step_that_is_planned_here() {
     let mut facts = with_machine(&json!({}), &[("delete VM", false)], &[]);
     let object = facts.find("machine/pool-1-a").unwrap();
@@ -374,6 +462,12 @@ fn a_drain_without_progress_is_a_wait_for_evictions_until_the_drain_timeout() {
     "budget ns/db to allow an eviction"
 )]
 #[case::a_secret("Waiting for Secret demo/pool", false, WaitKind::Secret, "Secret demo/pool")]
+#[case::a_token(
+    "Waiting for a bootstrap token: create Secret kube-system/bootstrap-token-a: client error (Connect)",
+    false,
+    WaitKind::BootstrapToken,
+    "a bootstrap token: create Secret kube-system/bootstrap-token-a: client error (Connect)"
+)]
 #[case::a_class(
     "Waiting for a driver for the provider of the MachineClass small",
     false,
@@ -400,6 +494,18 @@ fn a_wait_that_the_manager_shows_in_the_status_is_known(
     let answer = facts.answer(&facts.find("machine/pool-1-a").unwrap());
     assert_eq!((answer.waits[0].kind, answer.waits[0].text.as_str()), (kind, text));
     assert_eq!(answer.next, []);
+}
+
+#[test]
+fn without_the_leases_it_is_unknown_whether_a_controller_acts() {
+    let mut facts = with_machine(&json!({}), &[("create a VM", false)], &[]);
+    assert_eq!(facts.machine("pool-1-a").verdict, ObjectVerdict::Progressing);
+    facts.unread = vec!["leases".to_owned()];
+    let answer = facts.machine("pool-1-a");
+    assert_eq!((answer.verdict, answer.unread.as_slice()), (ObjectVerdict::Unknown, ["leases"].as_slice()));
+    facts = with_machine(&json!({}), &[], &[]);
+    facts.unread = vec!["leases".to_owned()];
+    assert_eq!(facts.machine("pool-1-a").verdict, ObjectVerdict::Settled, "nothing is to be done");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The sub-commands, and which of them a program name invokes.
 
 use std::{
+    any::TypeId,
     ffi::{OsStr, OsString},
     io, iter,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -21,7 +23,8 @@ use super::{
     error::{CommandInvocation, CommandRejection},
     events::EventsOptions,
     flags::{
-        CapiManagerOptions, ControllerManagerOptions, FlagConflicts, GoFlags, MachineControllerOptions, RunOptions,
+        CapiExtensionOptions, CapiManagerOptions, ControllerManagerOptions, FlagConflicts, GoFlags,
+        MachineControllerOptions, RunOptions,
     },
     fleet::FleetViewOptions,
     normalize::underscores_to_dashes,
@@ -31,7 +34,7 @@ use super::{
     simulated_cloud::SimulatedCloudOptions,
     top::TopOptions,
     tree::TreeOptions,
-    verbs::{DrainCommand, FreezeOptions, MachineCommand},
+    verbs::{DrainCommand, FreezeOptions, MachineCommand, ScaleOptions},
     vms::VmsOptions,
     why::WhyOptions,
 };
@@ -83,6 +86,14 @@ pub enum McmCommand {
         after_help = "Examples:\n  mcm capi-manager --leader-elect\n  mcm capi-manager --stand-in --namespace demo"
     )]
     CapiManager(Box<CapiManagerOptions>),
+    /// Answer the hooks with which Cluster API core updates machines in place
+    ///
+    /// Claims the changes of an MCMMachine for which its VM stays, and nothing else; see docs/cluster-api/in-place.md. It reads the
+    /// management cluster and writes nothing: mcm capi-manager applies the changes.
+    #[command(
+        after_help = "Examples:\n  mcm capi-extension --tls-cert-file tls.crt --tls-private-key-file tls.key\n\nNext: kubectl get extensionconfigs shows whether core has found it."
+    )]
+    CapiExtension(CapiExtensionOptions),
     /// Serve a simulated cloud for other processes to use
     #[command(
         after_help = "Examples:\n  mcm simulated-cloud --kubeconfig ~/.kube/config\n\nNext: mcm run --simulated-cloud http://127.0.0.1:10270 uses it."
@@ -131,6 +142,7 @@ pub enum McmCommand {
     /// Reads the Leases of the managers, their Deployments and the Machines of all namespaces, and needs no manager. Exit codes: 0
     /// if each control plane is led or parked, 3 if one has no manager or its Machines are frozen, 1 if it could not be found out.
     #[command(
+        args_conflicts_with_subcommands = true,
         after_help = "Examples:\n  mcm fleet\n  mcm fleet -l gardener.cloud/role=shoot --all\n  mcm fleet -o json | jq '.planes[].namespace'\n\nNext: mcm check -n NAMESPACE says what one of them lacks."
     )]
     Fleet(FleetViewOptions),
@@ -148,6 +160,14 @@ pub enum McmCommand {
         after_help = "Examples:\n  mcm vms -n demo\n  mcm vms -n demo -o json\n\nNext: mcm adopt plan --from orphans -n demo shows which of them a machine can be made for."
     )]
     Vms(Box<VmsOptions>),
+    /// Change the number of machines of a deployment
+    ///
+    /// Also that of a MachineSet without one. The plan of the change is made first: it names the machines that are deleted, and a change
+    /// that something blocks is refused. Programs that may change the number again are named.
+    #[command(
+        after_help = "Examples:\n  mcm scale pool -n demo --replicas 5\n  mcm scale pool -n demo --replicas 1 --current-replicas 3 --yes\n  mcm scale machineset/alone -n demo --replicas 2 --dry-run\n\nNext: mcm rollout status pool -n demo follows it."
+    )]
+    Scale(Box<ScaleOptions>),
     /// Forbid a MachineSet to create machines
     #[command(
         after_help = "Examples:\n  mcm freeze machineset/pool-6d689 -n demo\n\nNext: mcm unfreeze machineset/pool-6d689 -n demo ends it."
@@ -165,9 +185,9 @@ pub enum McmCommand {
         #[command(subcommand)]
         command: DrainCommand,
     },
-    /// Keep machines, or give them up
+    /// Replace machines, keep them, or give them up
     #[command(
-        after_help = "Examples:\n  mcm machine preserve pool-6d689-gmjqk -n demo\n  mcm machine forget pool-6d689-gmjqk -n demo --dry-run"
+        after_help = "Examples:\n  mcm machine replace pool-6d689-gmjqk -n demo\n  mcm machine preserve pool-6d689-gmjqk -n demo\n  mcm machine forget pool-6d689-gmjqk -n demo --dry-run"
     )]
     Machine {
         /// The sub-command.
@@ -177,7 +197,8 @@ pub enum McmCommand {
     /// Check what an installation needs, or whether it can be taken over from the Go programs
     ///
     /// Asks the clusters about kinds, stored objects, permissions, Leases, drivers, classes, Secrets and clocks, and writes
-    /// nothing. Exit codes: 0 if there is no problem, 3 if there is one, 1 if the control cluster could not be asked.
+    /// nothing. Exit codes: 0 if there is no problem, 3 if there is one or an object could not be read, 1 if the control cluster
+    /// could not be asked.
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Examples:\n  mcm check -n demo\n  mcm check -n demo --service-account machine-controller-manager -o json\n  mcm check takeover -n shoot--dev--one    before the image of a Go program is replaced"
@@ -220,8 +241,10 @@ pub enum McmCommand {
         #[command(subcommand)]
         command: AdoptCommand,
     },
-    /// Check MachineClasses before they are applied
-    #[command(after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml")]
+    /// Check and complete MachineClasses before they are applied
+    #[command(
+        after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml\n  mcm class complete -f class.yaml -f secret.yaml"
+    )]
     Class {
         /// The sub-command.
         #[command(subcommand)]
@@ -359,7 +382,8 @@ impl McmCommand {
             Self::CapiManager(options) => options.check(),
             #[cfg(feature = "remote")]
             Self::Driver { .. } => Ok(()),
-            Self::SimulatedCloud(_)
+            Self::CapiExtension(_)
+            | Self::SimulatedCloud(_)
             | Self::Demo(_)
             | Self::Convert(_)
             | Self::Adopt { .. }
@@ -373,6 +397,7 @@ impl McmCommand {
             | Self::Fleet(_)
             | Self::Top(_)
             | Self::Vms(_)
+            | Self::Scale(_)
             | Self::Freeze(_)
             | Self::Unfreeze(_)
             | Self::Drain { .. }
@@ -465,7 +490,7 @@ impl ProgramName {
             Self::MachineController => MachineControllerOptions::augment_args(clap::Command::new(MACHINE_CONTROLLER))
                 .about("Runs the controllers of machines and classes"),
         };
-        like_pflag(command).mut_subcommands(|sub| {
+        like_pflag(with_go_values(command)).mut_subcommands(|sub| {
             // The drop-in programs keep the defaults of the Go programs; these are the limits that Gardener sets for
             // them.
             let sub = match sub.get_name() {
@@ -487,6 +512,22 @@ fn like_pflag(command: clap::Command) -> clap::Command {
         let takes_next_word = arg.get_action().takes_values() && !arg.is_positional() && !arg.is_require_equals_set();
         if takes_next_word { arg.allow_hyphen_values(true) } else { arg }
     })
+}
+
+/// A flag with a boolean takes its value after `=`, and may have none, which means true.
+fn with_go_values(command: clap::Command) -> clap::Command {
+    let styled = |arg: clap::Arg| {
+        let takes_value = arg.get_action().takes_values() && !arg.is_positional();
+        let kind = arg.get_value_parser().type_id();
+        if takes_value && kind == TypeId::of::<bool>() {
+            arg.value_name("BOOL").default_missing_value("true").num_args(0..=1).require_equals(true)
+        } else if takes_value && kind == TypeId::of::<Duration>() {
+            arg.value_name("DURATION")
+        } else {
+            arg
+        }
+    };
+    command.mut_args(styled).mut_subcommands(with_go_values)
 }
 
 fn spoken<'a>(called: ProgramName, command: &clap::Command, args: &'a [OsString]) -> CommandInvocation<'a> {

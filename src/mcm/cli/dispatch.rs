@@ -46,6 +46,7 @@ fn execute(command: McmCommand) -> Result<ExitCode> {
         McmCommand::Fleet(options) => return answer(fleet::run(options)),
         McmCommand::Top(options) => return answer(top::run(options)),
         McmCommand::Vms(options) => return answer(vms::run(*options)),
+        McmCommand::Scale(options) => return answer(verbs::run(options.verb())),
         McmCommand::Freeze(options) => return answer(verbs::run(options.verb(ChangeVerb::Freeze))),
         McmCommand::Unfreeze(options) => return answer(verbs::run(options.verb(ChangeVerb::Unfreeze))),
         McmCommand::Drain { command } => return answer(verbs::run(command.verb())),
@@ -60,6 +61,7 @@ fn execute(command: McmCommand) -> Result<ExitCode> {
             serve(&options.generic.log.clone(), run::machine_controller(*options))
         }
         McmCommand::CapiManager(options) => serve(&options.log.clone(), run::capi_manager(*options)),
+        McmCommand::CapiExtension(options) => serve(&options.log.clone(), run::capi_extension(options)),
         McmCommand::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
         McmCommand::Demo(options) => block_on(demo::run(options)),
         McmCommand::Dashboard(options) => block_on(dashboard::run(options)),
@@ -80,6 +82,11 @@ fn execute(command: McmCommand) -> Result<ExitCode> {
         },
         McmCommand::Class { command: ClassCommand::Check(options) } => {
             let report = block_on(async { Ok(class::check(*options).await?) })?;
+            print(&report.text)?;
+            Ok(report.verdict()?)
+        }
+        McmCommand::Class { command: ClassCommand::Complete(options) } => {
+            let report = block_on(async { Ok(class::complete(*options).await?) })?;
             print(&report.text)?;
             Ok(report.verdict()?)
         }

@@ -13,7 +13,8 @@ use super::{
     },
 };
 use mcm_insight::{
-    error::{UsageError, error_line},
+    error::{UnreadError, UsageError, error_line},
+    reader::is_forbidden,
     terminal::harmless,
 };
 use mcm_rules::plan::{counted, shell::CallFlags};
@@ -104,6 +105,10 @@ pub fn report(error: &anyhow::Error, call: &CallFlags) -> ExitCode {
         print(&misuse.message, Some(&addressed(&misuse.hint)));
         return ExitCode::from(USAGE);
     }
+    if let Some(unread) = error.downcast_ref::<UnreadError>() {
+        print(&unread.message, Some(&addressed(&unread.hint)));
+        return CommandExit::No.into();
+    }
     if let Some(ended) = error.downcast_ref::<ExitError>() {
         print(&ended.message, Some(&addressed(&ended.hint)));
         return ended.exit.into();
@@ -113,8 +118,16 @@ pub fn report(error: &anyhow::Error, call: &CallFlags) -> ExitCode {
         return CommandExit::No.into();
     }
     let hint = error.chain().find_map(|layer| layer.downcast_ref::<StartError>()).map(StartError::hint);
-    print(&error_line(error), hint);
+    print(&error_line(error), hint.or_else(|| rights_hint(error)));
     ExitCode::from(FAILED)
+}
+
+/// The role to ask for, if the user may not list a kind that a command reads.
+pub(super) fn rights_hint(error: &anyhow::Error) -> Option<&'static str> {
+    let is_list = is_forbidden(error) && error.to_string().starts_with("list ");
+    is_list.then_some(
+        "ask for the ClusterRole mcm-view (config/rbac/view.yaml), which has the rights of commands that read",
+    )
 }
 
 #[expect(clippy::print_stderr, reason = "this is the one place that talks to the user of the command line")]

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use mcm_insight::story::NamespaceFacts;
+
 /// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandExit {
@@ -17,6 +19,13 @@ pub enum CommandExit {
     Waits = 4,
     /// The time ended first.
     TimedOut = 124,
+}
+
+impl CommandExit {
+    /// The end of a command that shows all objects of some namespaces: what could not be read is no good answer.
+    pub(super) fn of_facts<'a>(namespaces: impl IntoIterator<Item = &'a NamespaceFacts>) -> Self {
+        if namespaces.into_iter().all(NamespaceFacts::is_whole) { Self::Good } else { Self::No }
+    }
 }
 
 impl From<CommandExit> for ExitCode {

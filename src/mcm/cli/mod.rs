@@ -24,6 +24,7 @@ mod format;
 pub mod logging;
 mod normalize;
 pub mod objects;
+mod picture;
 mod plan;
 mod program;
 mod reading;
@@ -31,6 +32,8 @@ mod rollout;
 pub mod run;
 pub mod simulated_cloud;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod top;
 mod tree;
 mod verbs;

@@ -7,8 +7,8 @@ use clap::{Args, FromArgMatches};
 use jiff::SignedDuration;
 
 use super::flags::{
-    CapiManagerOptions, ControllerManagerOptions, DriverOptions, GenericOptions, LeaderElectionOptions,
-    MachineControllerOptions, MachineOptions, RolloutOptions, RunOptions,
+    CapiExtensionOptions, CapiManagerOptions, ControllerManagerOptions, DriverOptions, GenericOptions,
+    LeaderElectionOptions, MachineControllerOptions, MachineOptions, RolloutOptions, RunOptions,
 };
 use crate::{
     api::GoDuration,
@@ -30,11 +30,15 @@ use mcm_runtime::{
     kubeconfig::{ControlKubeconfig, KubeconfigFallback, TargetKubeconfig, UserAgent},
     leader::LeaseTiming,
     limiter::RequestRate,
+    metrics::MachineSeries,
     role::ControllerRole,
 };
 
 /// Age at which the node controller adds a finalizer that the machine controller should have added.
 const FINALIZER_GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The name of a fleet that has no other.
+const DEFAULT_FLEET: &str = "default";
 
 /// All controllers in one process.
 ///
@@ -58,7 +62,9 @@ fn run_options(options: RunOptions) -> ProcessOptions {
             given => given,
         };
         let selector = options.fleet_selector.unwrap_or_default();
-        process.cells = CellSource::Fleet(FleetOptions { source, selector, control });
+        let name = options.fleet_name.unwrap_or_else(|| DEFAULT_FLEET.to_owned());
+        let namespace = options.fleet_namespace.or_else(own_namespace);
+        process.cells = CellSource::Fleet(FleetOptions { source, selector, control, name, namespace });
     }
     with_machines(process, &options.machine, &options.driver)
 }
@@ -102,17 +108,18 @@ pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
     process::serve(provider_options(&options, own_namespace())).await
 }
 
+/// The update extension for Cluster API.
+///
+/// # Errors
+/// The management cluster cannot be reached, or the address or the certificate cannot be used.
+pub async fn capi_extension(options: CapiExtensionOptions) -> Result<()> {
+    process::serve_extension(options.process()).await
+}
+
 /// Settings with the policies of the default flags.
 pub(super) fn default_settings(drivers: DriverCatalogue) -> Settings {
-    let cell = CellOptions {
-        name: String::new(),
-        scope: CellScope::All,
-        leases: String::new(),
-        control: ControlKubeconfig::Default,
-        targets: TargetKubeconfigs::Same(TargetKubeconfig::InCluster),
-        has_switch: false,
-        secrets: None,
-    };
+    let target = TargetKubeconfig::InCluster;
+    let cell = only_cell(CellScope::All, String::new(), ControlKubeconfig::Default, target);
     process::settings(&defaults(UserAgent::Mcm, vec![SETS, MACHINES], cell), true, drivers)
 }
 
@@ -145,36 +152,27 @@ fn own_namespace() -> Option<String> {
 }
 
 fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>) -> ProcessOptions {
-    let machine =
-        machine::MachinePolicy { vm_check_period: options.vm_check_period.into(), ..machine::MachinePolicy::default() };
     let namespace = Some(&options.namespace).filter(|name| !name.is_empty());
     let leases = own_namespace.or_else(|| namespace.cloned()).unwrap_or_else(|| "default".to_owned());
+    let scope = namespace.map_or(CellScope::All, |name| CellScope::Namespace(name.clone()));
+    let cell = only_cell(scope, leases, options.kubeconfig.clone().into(), TargetKubeconfig::None);
+    let role = if options.stand_in { stand_in::ROLE } else { provider::ROLE };
+    let process = defaults(UserAgent::CapiManager, vec![role], cell);
     ProcessOptions {
-        agent: UserAgent::CapiManager,
         fallback: KubeconfigFallback::LocalKubeconfig,
-        roles: vec![if options.stand_in { stand_in::ROLE } else { provider::ROLE }],
         listen: options.health_addr,
         diagnostics: match options.insecure_diagnostics {
             true if options.diagnostics_address == options.health_addr => MetricsAddress::Beside,
             true => MetricsAddress::At(options.diagnostics_address),
             false => MetricsAddress::Secured(options.diagnostics_address, options.certificate()),
         },
-        readers: DiagnosticReaders::Local,
-        profiling: false,
         rate: RequestRate { qps: f64::from(options.kube_api_qps), burst: options.kube_api_burst },
         max_nodes: options.max_nodes_per_target,
+        series: options.machine_series,
         leases: timing(&options.leader_election),
-        deployment: machine_deployment::DeploymentPolicy { annotate_nodes: false, has_target: false },
-        overshoot: overshoot::OvershootPolicy::default(),
-        orphans: orphans::OrphanPolicy::default(),
-        probing: ProbeTiming::default(),
-        node: node::NodePolicy {
-            creation_timeout: machine.creation_timeout.as_signed(),
-            marks_strangers: false,
-            finalizer_grace: FINALIZER_GRACE,
-            unhealthy_replacements: machine.unhealthy_replacements,
-        },
-        machine,
+        deployment: machine_deployment::DeploymentPolicy { has_target: false, ..process.deployment },
+        node: node::NodePolicy { marks_strangers: false, ..process.node },
+        machine: machine::MachinePolicy { vm_check_period: options.vm_check_period.into(), ..process.machine },
         slots: options.concurrency,
         drivers: (!options.stand_in).then(|| DriverChoice {
             secrets: options.driver.secrets.policy_of_tenants(),
@@ -186,16 +184,14 @@ fn provider_options(options: &CapiManagerOptions, own_namespace: Option<String>)
             stand_in: options.stand_in,
             replaces_native_manager: options.replaces_machine_controller_manager,
         }),
-        cells: CellSource::One(CellOptions {
-            name: String::new(),
-            scope: namespace.map_or(CellScope::All, |name| CellScope::Namespace(name.clone())),
-            leases,
-            control: options.kubeconfig.clone().into(),
-            targets: TargetKubeconfigs::Same(TargetKubeconfig::None),
-            has_switch: false,
-            secrets: None,
-        }),
+        ..process
     }
+}
+
+/// The cell of a process that serves no others, with at most one target.
+fn only_cell(scope: CellScope, leases: String, control: ControlKubeconfig, target: TargetKubeconfig) -> CellOptions {
+    let targets = TargetKubeconfigs::Same(target);
+    CellOptions { name: String::new(), scope, leases, control, targets, has_switch: false, secrets: None }
 }
 
 fn timing(election: &LeaderElectionOptions) -> Option<LeaseTiming> {
@@ -222,15 +218,9 @@ fn process_options(
     roles: Vec<ControllerRole>,
     listen: std::net::SocketAddr,
 ) -> ProcessOptions {
-    let cell = CellOptions {
-        name: String::new(),
-        scope: CellScope::Namespace(generic.namespace.clone()),
-        leases: generic.namespace.clone(),
-        control: generic.control_kubeconfig.clone(),
-        targets: TargetKubeconfigs::Same(generic.target_kubeconfig.clone()),
-        has_switch: false,
-        secrets: None,
-    };
+    let scope = CellScope::Namespace(generic.namespace.clone());
+    let (control, target) = (generic.control_kubeconfig.clone(), generic.target_kubeconfig.clone());
+    let cell = only_cell(scope, generic.namespace.clone(), control, target);
     ProcessOptions {
         listen,
         readers: if generic.explain_to_all { DiagnosticReaders::All } else { DiagnosticReaders::Local },
@@ -252,6 +242,7 @@ fn defaults(agent: UserAgent, roles: Vec<ControllerRole>, cell: CellOptions) -> 
         listen: ([127, 0, 0, 1], 0).into(),
         diagnostics: MetricsAddress::Beside,
         readers: DiagnosticReaders::Local,
+        series: MachineSeries::default(),
         profiling: false,
         rate: RequestRate { qps: 0.0, burst: 0 },
         max_nodes: usize::MAX,
@@ -292,6 +283,7 @@ fn with_machines(process: ProcessOptions, machine: &MachineOptions, driver: &Dri
         machine: machine_policy(machine),
         orphans: orphans_policy(machine),
         probing: probing(machine),
+        series: machine.machine_series,
         node: node::NodePolicy {
             creation_timeout: creation_timeout.as_signed(),
             unhealthy_replacements: unhealthy_replacements(machine),
@@ -366,8 +358,8 @@ mod tests {
             "--machine-safety-apiserver-statuscheck-period=7s",
             "--machine-safety-orphan-vms-period=3m",
             "--machine-safety-orphan-vms-minimum-age=4m",
-            "--machine-safety-orphan-vms-dry-run",
-            "--machine-safety-orphan-vms-sole-user",
+            "--machine-safety-orphan-vms-dry-run=true",
+            "--machine-safety-orphan-vms-sole-user=true",
             "--machine-creation-timeout=5m",
         ];
         let matches = MachineOptions::augment_args(clap::Command::new("mcm")).get_matches_from(flags);
@@ -401,7 +393,7 @@ mod tests {
         assert_eq!(process.listen.to_string(), "0.0.0.0:9440");
         assert_eq!(process.diagnostics, MetricsAddress::Secured(([0, 0, 0, 0], 8443).into(), None), "self-signed");
         assert!(process.leases.is_none());
-        assert_eq!(process.max_nodes, 20_000);
+        assert_eq!((process.max_nodes, process.series), (20_000, MachineSeries::Auto));
         assert_eq!(process.roles, [provider::ROLE]);
         let CellSource::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(
@@ -420,7 +412,9 @@ mod tests {
             "--concurrency=3",
             "--kubeconfig=/k",
             "--vm-check-period=1m",
+            "--machine-series=never",
         ]);
+        assert_eq!(process.series, MachineSeries::Never);
         assert_eq!(process.machine.vm_check_period, GoDuration::from_secs(60));
         let secrets = process.drivers.unwrap().secrets;
         assert!(secrets.confines_files && !secrets.allows_unverified_tls, "namespaces are tenants");
@@ -436,6 +430,21 @@ mod tests {
         let CellSource::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.scope, CellScope::Namespace("team".to_owned()));
         assert_eq!((cell.control, cell.leases.as_str()), (ControlKubeconfig::Named("/k".into()), "capmcm-system"));
+    }
+
+    #[rstest::rstest]
+    #[case::one_namespace(&[], MachineSeries::Always)]
+    #[case::one_namespace_with_a_choice(&["--machine-series=never"], MachineSeries::Never)]
+    #[case::several_namespaces(&["--cells=/c"], MachineSeries::Auto)]
+    #[case::a_fleet(&["--fleet=gardener"], MachineSeries::Auto)]
+    fn a_process_for_one_namespace_exports_the_series_of_each_machine(
+        #[case] flags: &[&str],
+        #[case] expected: MachineSeries,
+    ) {
+        let words = ["mcm", "run"].iter().chain(flags).map(OsString::from);
+        let McmCommand::Run(options) = args::parse(words).unwrap() else { panic!("another command") };
+        assert_eq!(run_options(*options).exported_series(), expected);
+        assert_eq!(capi_manager(&[]).exported_series(), MachineSeries::Auto, "many clusters");
     }
 
     #[rstest::rstest]
@@ -531,6 +540,7 @@ mod tests {
             "--machine-safety-max-unhealthy-replacements-per-zone=3",
             "--namespace=n",
             "--max-nodes-per-target=7",
+            "--machine-series=always",
         ];
         let McmCommand::MachineController(options) = args::parse(words.map(OsString::from)).unwrap() else {
             panic!("another command")
@@ -556,7 +566,7 @@ mod tests {
         };
         assert_eq!(process.node.unhealthy_replacements, expected.unhealthy_replacements);
         assert_eq!(process.machine, expected);
-        assert_eq!(process.max_nodes, 7);
+        assert_eq!((process.max_nodes, process.series), (7, MachineSeries::Always));
         assert_eq!(process.node.creation_timeout.as_secs(), 60, "from this age a Node without a machine is marked");
         let CellSource::One(cell) = process.cells else { panic!("several cells") };
         assert_eq!(cell.leases, "n");

@@ -143,7 +143,10 @@ fn text(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::document::tests::{fits, published};
+    use crate::cli::{
+        document::tests::{fits, published},
+        picture::{self, TEXT},
+    };
     use mcm_insight::{
         testing::{NOW, at},
         vms::VmStanding,
@@ -170,6 +173,18 @@ mod tests {
         fits::<JsonDocument<VmDocument<'_>>>(
             &serde_json::to_value(JsonDocument::new("VmList", at(0), document)).unwrap(),
         );
+    }
+
+    #[test]
+    fn the_picture_of_the_docs_is_up_to_date() {
+        let place = CallTarget { cluster: "seed-one".to_owned(), ..CallTarget::default() };
+        let names = ["pool-84dff-d98b2", "pool-84dff-gmjqk", "pool-84dff-jpgkd", "pool-6d689-wggnm"];
+        let standings = [VmStanding::Owned, VmStanding::Owned, VmStanding::Missing, VmStanding::Orphan];
+        let vms = names.into_iter().zip(standings).map(|(name, standing)| vm(name, standing)).collect();
+        let inventory = VmOverview { vms, foreign: 2, unknown: Vec::new() };
+        let look = TerminalLook { colours: false, ..mcm_insight::testing::TERMINAL };
+        let shown = text(look, &place, "demo", &inventory, &[], at(NOW));
+        picture::tests::published("vms", shown.lines().map(|line| (line, TEXT)));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::{
     host::ProcessState,
     options::{CellOptions, ProcessOptions, TargetKubeconfigs},
 };
+use crate::api::machine::Machine;
 use mcm_capi::{provider, stand_in};
 use mcm_controllers::{KINDS, SETS, Settings, machine_deployment, node};
 use mcm_driver_host::DriverCatalogue;
@@ -27,11 +28,12 @@ use mcm_runtime::{
     events::EventRecorder,
     kubeconfig::{TargetKubeconfig, address},
     lead::lead,
-    leader::{LeaderElection, LeaseConfig, LeaseTiming, identity},
+    leader::{CLAIM, CLAIM_RENEWAL, LeaderElection, LeaseConfig, LeaseTiming, identity},
+    members::standing::FleetStanding,
     panics::{self, PanicPlace},
     role::ControllerRole,
     shutdown,
-    target::{CellTargets, NamespaceWatch, TargetAssignment, TargetId},
+    target::{CellTargets, NamespaceWatch, TargetAssignment, TargetConnector, TargetId},
 };
 
 /// Retry period for the kubeconfig of a target that cannot be used.
@@ -85,7 +87,8 @@ pub(super) async fn run_connected(
         Some(fleet) => Some(fleet.register(options, &connection.clusters.control.config.cluster_url)?),
         None => None,
     };
-    let clients = CellClients::new(connection, process, sharing, &host.shared.metrics, &host.elections)?;
+    let (metrics, shared) = (&host.shared.metrics, &host.connections);
+    let clients = CellClients::new(connection, process, sharing, metrics, &host.elections, shared)?;
     // Ages of objects are computed with the clock that stamped them.
     let host = &ProcessState {
         shared: SharedCellState { clock: Arc::new(clients.clock.clone()), ..host.shared.clone() },
@@ -123,6 +126,9 @@ pub(super) async fn run_connected(
     let cell = start(host, options, &clients, events.clone(), drivers);
     let _targets = connect_targets(host, options, &cell);
     let _namespaces = follow_namespaces(host, options, &cell, &clients.control);
+    let Some(_on_demand) = stop.run_until_cancelled(connect_on_demand(host, options, &cell, &clients)).await else {
+        return Ok(());
+    };
     if let Some(fleet) = &host.fleet {
         fleet.census.started(&options.name).ready();
     }
@@ -150,7 +156,7 @@ fn start(
     };
     let targets = CellTargets::new(assignment, node::cache_for(&host.options.roles));
     targets.limit(CacheBounds::for_objects(host.options.max_nodes));
-    if let Some(target) = &clients.target {
+    if let Some(target) = clients.target.as_ref().filter(|_| !is_on_demand(host, options)) {
         targets.connect(&TargetId::only(), target);
     }
     let process = &host.options;
@@ -199,7 +205,12 @@ fn rules(host: &ProcessState, options: &CellOptions, clients: &CellClients) -> N
         own: options.leases.clone(),
         clock: Arc::clone(&host.shared.clock),
     });
-    NamespaceRules { switch, claims }
+    NamespaceRules { switch, claims, member: member(host).cloned() }
+}
+
+/// The standing of this process among its replicas.
+fn member(host: &ProcessState) -> Option<&Arc<FleetStanding>> {
+    host.fleet.as_ref()?.member()
 }
 
 /// The name of the control cluster of a cell in `/readyz` and metrics.
@@ -219,6 +230,25 @@ pub(crate) fn settings(process: &ProcessOptions, has_target: bool, drivers: Driv
         drivers: Arc::new(drivers),
         slots: process.slots,
     }
+}
+
+/// The target of a control plane that was found is connected while there are Machines.
+fn is_on_demand(host: &ProcessState, options: &CellOptions) -> bool {
+    let is_found = matches!(options.targets, TargetKubeconfigs::Same(TargetKubeconfig::Found(_)));
+    is_found && host.options.provider.is_none()
+}
+
+/// Connects the target with the first Machine, and disconnects it some minutes after the last. Returns when it is connected, if
+/// there are Machines.
+async fn connect_on_demand(
+    host: &ProcessState,
+    options: &CellOptions,
+    cell: &ControllerCell,
+    clients: &CellClients,
+) -> Option<AbortOnDropHandle<()>> {
+    let clients = clients.target.as_ref().filter(|_| is_on_demand(host, options))?;
+    let connector = TargetConnector::begin(cell.targets(), clients, cell.cache::<Machine>()?).await;
+    Some(panics::keep(PanicPlace::Task, "the target".to_owned(), move || Arc::clone(&connector).run()))
 }
 
 /// Follows the label of Namespaces that names their targets.
@@ -272,7 +302,8 @@ async fn lead_all(
     server: &http::Uri,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let identity = identity();
+    let member = member(host);
+    let identity = member.map_or_else(identity, |member| member.identity.clone());
     host.shared.cells.add_identity(&identity);
     let server = &address(server);
     let candidates = host.options.roles.iter().map(|role| {
@@ -281,15 +312,21 @@ async fn lead_all(
             part.ready();
             return Ok((*role, None));
         };
+        let timing = if member.is_some() { CLAIM } else { timing };
         let lease_config = lease_config(options, role, &identity, timing);
         let election = LeaderElection::new(clients.leases.clone(), lease_config, Arc::clone(&host.shared.clock))?
             .within(host.elections.handle().clone());
+        let election = match member {
+            Some(member) => election.renewing_every(CLAIM_RENEWAL).of_member(member),
+            None => election,
+        };
         Ok((
             *role,
             Some(
                 election
                     .at(server.clone())
                     .showing(Arc::clone(cell.targets().freeze()))
+                    .noticing(cell.foreign_flag(role))
                     .recording(events.with_component(role.lease))
                     .reporting(part),
             ),

@@ -1,13 +1,20 @@
-//! The state of each cell of a fleet, for metrics.
+//! The state of each cell of a fleet, and the replicas that share them, for metrics.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::Mutex;
 
 use mcm_runtime::{
+    cells::{CellRegistry, CellState},
     http::{ProcessReadiness, ReadinessPart},
+    members::standing::FleetStanding,
     metrics::{MetricCollector, MetricDesc, TextExposition},
-    panics, trust,
+    panics,
+    target::TargetId,
+    trust,
 };
 
 const READY: MetricDesc<1> = MetricDesc::gauge(
@@ -18,17 +25,44 @@ const READY: MetricDesc<1> = MetricDesc::gauge(
 const RESTARTS: MetricDesc<1> =
     MetricDesc::counter("mcm_cell_restarts_total", "Restarts of a cell after a failure.", ["cell"]);
 
+const OWNED: MetricDesc<1> = MetricDesc::gauge(
+    "mcm_cell_owned",
+    "1 if this process or another program is responsible for the machines of a cell, or it is parked, 0 otherwise.",
+    ["cell"],
+);
+const TARGET_UP: MetricDesc<2> = MetricDesc::gauge(
+    "mcm_target_up",
+    "1 if the Nodes of the target cluster of a cell are known, 0 otherwise. Parked cells have none.",
+    ["cell", "target"],
+);
+const NAMESPACES: MetricDesc<1> = MetricDesc::gauge(
+    "mcm_fleet_namespaces",
+    "Control planes of this process by their state: led, parked, foreign, waiting or unusable.",
+    ["state"],
+);
+const MEMBERS: MetricDesc<1> = MetricDesc::gauge(
+    "mcm_fleet_members",
+    "Replicas that share the control planes of a fleet, as this one knows them; 0 while it is none itself.",
+    ["fleet"],
+);
+
 /// The cells of a process.
 pub(super) struct CellMetrics {
     readiness: ProcessReadiness,
     caches: Arc<trust::CacheRegistry>,
+    running: Arc<CellRegistry>,
     /// Restarts, by cell.
     cells: Mutex<BTreeMap<String, u32>>,
 }
 
 impl CellMetrics {
-    pub fn new(readiness: &ProcessReadiness, caches: &Arc<trust::CacheRegistry>) -> Arc<Self> {
-        Arc::new(Self { readiness: readiness.clone(), caches: Arc::clone(caches), cells: Mutex::default() })
+    pub fn new(
+        readiness: &ProcessReadiness,
+        caches: &Arc<trust::CacheRegistry>,
+        running: &Arc<CellRegistry>,
+    ) -> Arc<Self> {
+        let (readiness, caches, running) = (readiness.clone(), Arc::clone(caches), Arc::clone(running));
+        Arc::new(Self { readiness, caches, running, cells: Mutex::default() })
     }
 
     /// A cell begins; ready once it is connected.
@@ -72,25 +106,71 @@ impl MetricCollector for CellMetrics {
     fn collect(&self, out: &mut TextExposition) {
         let parts = self.readiness.missing_parts();
         let clusters = self.caches.clusters_in_trouble();
+        let reports = self.running.reports();
+        let mut states: BTreeMap<CellState, u32> = CellState::ALL.map(|state| (state, 0)).into();
         for (cell, restarts) in &*self.cells.lock() {
+            let report = reports.get(cell);
+            let stopped = if parts.contains(&found_part(cell)) { CellState::Unusable } else { CellState::Waiting };
+            let state = report.map_or(stopped, |report| report.state);
+            *states.entry(state).or_default() += 1;
+            out.sample(&OWNED, [cell], f64::from(u8::from(state.is_owned())));
+            // A cell without a connection has a target that nothing is known of.
+            let unknown = [(TargetId::only().to_string(), false)];
+            let targets = report.map_or(&unknown[..], |report| report.targets.as_slice());
+            // The target of a parked cell may be shut down on purpose.
+            for (target, is_up) in targets.iter().filter(|_| state != CellState::Parked) {
+                out.sample(&TARGET_UP, [cell, target], f64::from(u8::from(*is_up)));
+            }
             let (part, cluster) = (format!("cell {cell}: "), format!("{cell}/"));
             let is_missing = parts.iter().any(|name| name.starts_with(&part));
             let is_untrusted = clusters.iter().any(|name| name.starts_with(&cluster));
             out.sample(&READY, [cell], f64::from(u8::from(!is_missing && !is_untrusted)));
             out.sample(&RESTARTS, [cell], f64::from(*restarts));
         }
+        for (state, count) in states {
+            out.sample(&NAMESPACES, [state.as_str()], f64::from(count));
+        }
+    }
+}
+
+/// The replicas of this process.
+pub(super) struct ReplicaMetrics {
+    fleet: String,
+    /// Once it has joined them.
+    pub(super) standing: OnceLock<Arc<FleetStanding>>,
+}
+
+impl ReplicaMetrics {
+    /// For a process that has not joined yet.
+    pub fn new(fleet: &str) -> Arc<Self> {
+        Arc::new(Self { fleet: fleet.to_owned(), standing: OnceLock::new() })
+    }
+}
+
+impl MetricCollector for ReplicaMetrics {
+    fn collect(&self, out: &mut TextExposition) {
+        let standing = self.standing.get().filter(|standing| standing.fence().is_open());
+        let living =
+            standing.map_or(0, |standing| standing.members(|members, open_since| members.live(open_since).len()));
+        out.sample(&MEMBERS, [&self.fleet], living as f64);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
-    use mcm_runtime::metrics::MetricsRegistry;
+    use mcm_runtime::{
+        clock::SystemClock,
+        members::{FleetName, observed::MemberRecord},
+        metrics::MetricsRegistry,
+    };
 
     #[test]
     fn a_cell_is_ready_while_it_runs_and_leaves_no_series() {
         let (readiness, metrics) = (ProcessReadiness::of_cells(), MetricsRegistry::new());
-        let census = CellMetrics::new(&readiness, &Arc::default());
+        let census = CellMetrics::new(&readiness, &Arc::default(), &Arc::default());
         metrics.attach(&census);
         let part = census.started("a");
         census.started("b").ready();
@@ -112,5 +192,53 @@ mod tests {
         census.ended("b");
         assert!(!metrics.render().contains("mcm_cell_ready"));
         assert!(readiness.missing().is_empty());
+    }
+
+    #[test]
+    fn a_cell_that_does_not_run_has_no_owner_and_no_target() {
+        let (readiness, metrics) = (ProcessReadiness::of_cells(), MetricsRegistry::new());
+        let census = CellMetrics::new(&readiness, &Arc::default(), &Arc::default());
+        metrics.attach(&census);
+        census.started("a").missing("no route");
+        census.unusable("b", "no such Secret");
+        let text = metrics.render();
+        for line in [
+            r#"mcm_cell_owned{cell="a"} 0"#,
+            r#"mcm_target_up{cell="a",target="target"} 0"#,
+            r#"mcm_cell_owned{cell="b"} 0"#,
+            r#"mcm_fleet_namespaces{state="led"} 0"#,
+            r#"mcm_fleet_namespaces{state="waiting"} 1"#,
+            r#"mcm_fleet_namespaces{state="unusable"} 1"#,
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_counts_the_living_ones_while_it_is_one_of_them() {
+        let fleet = FleetName { namespace: "system".to_owned(), name: "one".to_owned() };
+        let (lease, metrics) = (fleet.lease_name(1), MetricsRegistry::new());
+        let replicas = ReplicaMetrics::new(&fleet.name);
+        metrics.attach(&replicas);
+        let living = |count: u8| {
+            let (text, line) = (metrics.render(), format!("mcm_fleet_members{{fleet=\"one\"}} {count}"));
+            assert!(text.lines().any(|one| one == line), "{line} is missing in\n{text}");
+        };
+        living(0);
+        let identity = fleet.identity("host", &lease, 1);
+        let standing = FleetStanding::new(fleet.clone(), lease, identity, Arc::new(SystemClock));
+        let _ = replicas.standing.set(Arc::clone(&standing));
+        living(0);
+        standing.renewed(standing.sending());
+        let record = |slot: u32| MemberRecord {
+            lease: fleet.lease_name(slot),
+            holder: fleet.identity("host", &fleet.lease_name(slot), u128::from(slot)),
+            version: "1".to_owned(),
+            asks_for: std::collections::BTreeSet::new(),
+        };
+        standing.members(|members, _| members.listed(vec![record(1), record(2)], (Instant::now(), Instant::now())));
+        living(2);
+        tokio::time::advance(std::time::Duration::from_secs(10)).await;
+        living(0);
     }
 }

@@ -8,6 +8,7 @@ use mcm_runtime::{
     body::ResponseLimits,
     budget::{BudgetLayer, BudgetPurpose, RequestBudgets},
     client,
+    connections::ConnectionRegistry,
     kubeconfig::{ClusterConfig, ControlKubeconfig, KubeconfigFallback, ProcessClusters, TargetKubeconfig, UserAgent},
     limiter::RequestRate,
     metrics::MetricsRegistry,
@@ -58,28 +59,34 @@ pub(super) struct CellClients {
 }
 
 impl CellClients {
-    /// The client for Leases belongs to a separate runtime.
+    /// The client for Leases belongs to a separate runtime. Cells with the same credentials share connections to the control
+    /// cluster.
     pub fn new(
         connection: &ConnectedClusters,
         options: &ProcessOptions,
         sharing: Option<&CellBudgets>,
         metrics: &MetricsRegistry,
         elections: &SeparateRuntime,
+        shared: &ConnectionRegistry,
     ) -> Result<Self> {
         let (agent, clusters) = (options.agent.as_str(), &connection.clusters);
+        let connections = shared.for_requests(&clusters.control)?;
         let limited = |rate| {
             let share = sharing.map(|sharing| sharing.of_requests(&clusters.control, options));
-            client::client(&clusters.control, agent, ResponseLimits::CONTROL, rate, share, metrics.requests())
+            client::client(&connections, agent, ResponseLimits::CONTROL, rate, share, metrics.requests())
         };
         let target = clusters.target.as_ref().map(|cluster| of_target(cluster, options, sharing, metrics));
         let share = sharing.map(|sharing| sharing.of_leases(&clusters.control));
-        let agent = UserAgent::LeaderElection.as_str();
+        let of_leases = || {
+            let connections = shared.for_leases(&clusters.control)?;
+            client::lease_client(&connections, UserAgent::LeaderElection.as_str(), share, metrics.requests())
+        };
         Ok(Self {
             control: limited(options.rate)?,
             target: target.transpose()?,
             events: limited(EVENT_RATE)?,
             clock: metrics.requests().clock(&clusters.control.config.cluster_url),
-            leases: elections.within(|| client::lease_client(&clusters.control, agent, share, metrics.requests()))?,
+            leases: elections.within(of_leases)?,
         })
     }
 }
@@ -91,7 +98,7 @@ pub(super) fn of_reviews(
     metrics: &MetricsRegistry,
 ) -> Result<Client> {
     Ok(client::client(
-        &connection.clusters.control,
+        &client::connections(&connection.clusters.control)?,
         options.agent.as_str(),
         ResponseLimits::SMALL,
         REVIEW_RATE,
@@ -105,22 +112,35 @@ pub(super) fn of_discovery(
     control: &ClusterConfig,
     options: &ProcessOptions,
     metrics: &MetricsRegistry,
+    shared: &ConnectionRegistry,
 ) -> Result<Client> {
-    let agent = options.agent.as_str();
-    Ok(client::client(control, agent, ResponseLimits::CONTROL, options.rate, None, metrics.requests())?)
+    let (connections, agent) = (shared.for_requests(control)?, options.agent.as_str());
+    Ok(client::client(&connections, agent, ResponseLimits::CONTROL, options.rate, None, metrics.requests())?)
 }
 
-/// Each with the limits of the flags: in the Go programs, too, every client has these for itself. Evictions take turns at
-/// the same rate.
+/// The client of the membership in a fleet. It belongs to the runtime of elections, and waits for no Lease of a cell.
+pub(super) fn of_membership(
+    control: &ClusterConfig,
+    metrics: &MetricsRegistry,
+    elections: &SeparateRuntime,
+) -> Result<Client> {
+    let agent = UserAgent::LeaderElection.as_str();
+    let made = || client::lease_client(&client::lease_connections(control)?, agent, None, metrics.requests());
+    Ok(elections.within(made)?)
+}
+
+/// Each with the limits of the flags: in the Go programs, too, every client has these for itself. They share connections.
+/// Evictions take turns at the same rate.
 pub(super) fn of_target(
     cluster: &ClusterConfig,
     options: &ProcessOptions,
     sharing: Option<&CellBudgets>,
     metrics: &MetricsRegistry,
 ) -> Result<TargetClients, ClientError> {
+    let (connections, agent) = (client::connections(cluster)?, options.agent.as_str());
     let limited = || {
         let share = sharing.map(|sharing| sharing.of_requests(cluster, options));
-        client::client(cluster, options.agent.as_str(), ResponseLimits::TARGET, options.rate, share, metrics.requests())
+        client::client(&connections, agent, ResponseLimits::TARGET, options.rate, share, metrics.requests())
     };
     let clock = Some(metrics.requests().clock(&cluster.config.cluster_url));
     Ok(TargetClients { requests: limited()?, drains: limited()?, evictions: options.rate, clock })

@@ -39,6 +39,7 @@ pub(super) fn configz(options: &ProcessOptions) -> Value {
         put("machine-safety-orphan-vms-sole-user", json!(options.orphans.is_sole_user));
     }
     if is_provider || options.roles.contains(&MACHINES) {
+        flags.insert("machine-series".to_owned(), json!(options.series.as_str()));
         flags.extend(of_machines(&options.machine));
     }
     if is_provider {

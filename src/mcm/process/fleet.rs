@@ -1,18 +1,19 @@
-//! Many cells in one process, started and stopped according to a file, or to the control planes that are found.
+//! Many cells in one process, started and stopped according to a file, or to the control planes that are found. Replicas of a fleet
+//! share the control planes: each runs the cells that it serves, or is ready to serve.
 
 mod folder;
 mod planes;
 mod seed;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use futures::future::join_all;
+use futures::future::{join_all, pending};
 use rand::seq::SliceRandom;
 use serde::Deserialize;
 use tokio::{
@@ -37,8 +38,15 @@ use crate::api::{
 };
 use mcm_runtime::{
     cell::CellScope,
+    clock::SystemClock,
     files,
     kubeconfig::{ControlKubeconfig, ProcessClusters, TargetKubeconfig},
+    leader::{FleetMembership, MembershipConfig},
+    members::{
+        FleetName,
+        share::{ServedState, ShareFacts},
+        standing::FleetStanding,
+    },
     objects::chain,
     panics::{self, PanicPlace},
 };
@@ -49,6 +57,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 const RESTART: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// Pause between the starts of two cells. Replicas start them in random order, so that each gets a share of the Leases.
 const SPREAD: Duration = Duration::from_millis(100);
+/// The same for replicas of a fleet, which agree on their shares.
+const SPREAD_OF_SHARE: Duration = Duration::from_millis(20);
 
 /// Content of the cells file.
 #[derive(Debug, Deserialize)]
@@ -189,7 +199,7 @@ impl CellFinder {
     /// # Errors
     /// The control cluster of a fleet cannot be used, or refuses a list.
     async fn open(host: &ProcessState, source: &CellSource) -> Result<Self> {
-        let FleetOptions { source, selector, control } = match source {
+        let FleetOptions { source, selector, control, .. } = match source {
             CellSource::One(_) => bail!("run cells: the process has one cell"),
             CellSource::File(path) => return Ok(Self::File(path.clone())),
             CellSource::Fleet(options) => options.clone(),
@@ -201,7 +211,8 @@ impl CellFinder {
             PlaneSource::ClusterApi => SeedKind::ClusterApi,
         };
         let clusters = ProcessClusters::load(&control, &TargetKubeconfig::None, host.options.fallback).await?;
-        let client = clients::of_discovery(&clusters.control, &host.options, &host.shared.metrics)?;
+        let (metrics, shared) = (&host.shared.metrics, &host.connections);
+        let client = clients::of_discovery(&clusters.control, &host.options, metrics, shared)?;
         // Where the control cluster is on this host, target clusters may be as well.
         let is_local = is_loopback(clusters.control.config.cluster_url.host().unwrap_or_default());
         let finder = SeedFinder::start(&client, kind, selector, is_local, &host.shared.caches);
@@ -244,17 +255,76 @@ struct RunningCell {
     options: CellOptions,
     stop: CancellationToken,
     task: JoinHandle<()>,
+    /// It was stopped, and work in flight may not have ended yet.
+    is_leaving: bool,
 }
 
 /// Runs the cells of a source until `stop` and applies its changes. A source that cannot be read later changes nothing.
 ///
 /// # Errors
-/// The source cannot be read at the start, or there are too few file descriptors for a cell.
+/// The source cannot be read at the start, there are too few file descriptors for a cell, or the other replicas have expelled this
+/// process.
 pub(super) async fn run(host: &ProcessState, source: &CellSource, stop: &CancellationToken) -> Result<()> {
     let Some(fleet) = &host.fleet else { bail!("run cells: the process has one cell") };
     fleet.check_room()?;
     let Some(finder) = stop.run_until_cancelled(CellFinder::open(host, source)).await else { return Ok(()) };
-    let mut finder = finder?;
+    let finder = finder?;
+    let Some(membership) = join(host, fleet, source, stop).await? else {
+        return if stop.is_cancelled() { Ok(()) } else { run_cells(host, fleet, finder, stop).await };
+    };
+    let standing = Arc::clone(membership.standing());
+    fleet.joined(&standing);
+    tokio::select! {
+        biased;
+        // A new process has fresh caches and a new name; the namespaces of this one are served by others.
+        () = standing.expelled() => bail!(
+            "the other replicas have expelled this process, because it did not renew the Lease {} for 15s; restart it",
+            standing.lease
+        ),
+        ended = run_cells(host, fleet, finder, stop) => ended?,
+    }
+    membership.end().await;
+    Ok(())
+}
+
+/// Joins the replicas that share the control planes; `None` if this process shares them with no other, or was stopped.
+///
+/// # Errors
+/// The namespace of their Leases is not known, or the control cluster cannot be used.
+async fn join(
+    host: &ProcessState,
+    fleet: &FleetState,
+    source: &CellSource,
+    stop: &CancellationToken,
+) -> Result<Option<FleetMembership>> {
+    let CellSource::Fleet(FleetOptions { control, name, namespace, .. }) = source else { return Ok(None) };
+    if host.options.leases.is_none() {
+        return Ok(None);
+    }
+    let Some(namespace) = namespace.clone() else {
+        bail!(
+            "join the replicas of the fleet: the namespace of their Leases is not known outside of a pod; give --fleet-namespace, or \
+             --leader-elect=false if no other process serves these control planes"
+        );
+    };
+    fleet.joins(name, &host.shared.metrics);
+    let clusters = ProcessClusters::load(control, &TargetKubeconfig::None, host.options.fallback).await?;
+    let config = MembershipConfig {
+        leases: clients::of_membership(&clusters.control, &host.shared.metrics, &host.elections)?,
+        runtime: Some(host.elections.handle().clone()),
+        fleet: FleetName { namespace, name: name.clone() },
+        clock: Arc::new(host.shared.metrics.requests().clock(&clusters.control.config.cluster_url)),
+        wall: Arc::new(SystemClock),
+    };
+    Ok(FleetMembership::join(config, host.readiness.expect("membership in the fleet"), stop).await)
+}
+
+async fn run_cells(
+    host: &ProcessState,
+    fleet: &FleetState,
+    mut finder: CellFinder,
+    stop: &CancellationToken,
+) -> Result<()> {
     let (mut running, mut problems, mut complaint) = (BTreeMap::new(), BTreeMap::new(), None);
     // Cells of the last look; `None` before the first.
     let mut desired: Option<BTreeMap<String, CellOptions>> = None;
@@ -278,14 +348,56 @@ pub(super) async fn run(host: &ProcessState, source: &CellSource, stop: &Cancell
             }
         }
         if let Some(desired) = &desired {
-            follow(host, fleet, desired, &mut running, stop).await;
+            match fleet.member() {
+                Some(member) => follow(host, fleet, &own_share(member, desired, &running), &mut running, stop).await,
+                None => follow(host, fleet, desired, &mut running, stop).await,
+            }
         }
-        if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
-            break;
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            () = sleep(PERIOD) => {}
+            () = fleet.cell_ended.notified() => {}
+            () = changed(fleet.member()) => {}
         }
     }
+    fleet.member().iter().for_each(|member| member.end());
     join_all(running.into_values().map(|cell: RunningCell| cell.task)).await;
     Ok(())
+}
+
+/// Waits until the share of this process may have changed.
+async fn changed(member: Option<&Arc<FleetStanding>>) {
+    match member {
+        Some(member) => member.changed().await,
+        None => pending().await,
+    }
+}
+
+/// The cells of this process, of all that its replicas share.
+fn own_share(
+    member: &FleetStanding,
+    found: &BTreeMap<String, CellOptions>,
+    running: &BTreeMap<String, RunningCell>,
+) -> BTreeMap<String, CellOptions> {
+    let names: BTreeSet<String> = found.keys().cloned().collect();
+    let state = |name: &str, cell: &RunningCell| match (cell.is_leaving, member.holds(name)) {
+        (true, _) => ServedState::Leaves,
+        (false, true) => ServedState::Holds,
+        (false, false) => ServedState::Waits,
+    };
+    let served = running.iter().map(|(name, cell)| (name.clone(), state(name, cell))).collect();
+    let plan = member.members(|members, open_since| {
+        let is_asked_for = |lease: &str, namespace: &str| members.asks_for(lease, namespace);
+        let live = members.live(open_since);
+        ShareFacts { own: &member.lease, live: &live, is_asked_for: &is_asked_for, found: &names, served: &served }
+            .plan()
+    });
+    for (name, to) in &plan.hand_over {
+        tracing::info!(cell = name, to, "handing the control plane over to another replica");
+    }
+    let is_own = |(name, _): &(&String, &CellOptions)| plan.serve.contains(*name);
+    found.iter().filter(is_own).map(|(name, options)| (name.clone(), options.clone())).collect()
 }
 
 /// Shows new problems of control planes in the log, in `/readyz` and in metrics, and takes back those that are solved.
@@ -313,18 +425,17 @@ async fn follow(
     running: &mut BTreeMap<String, RunningCell>,
     stop: &CancellationToken,
 ) {
-    let is_ending = |name: &String, cell: &mut RunningCell| desired.get(name) != Some(&cell.options);
-    let ending: Vec<(String, RunningCell)> = running.extract_if(.., is_ending).collect();
-    for (name, cell) in &ending {
-        tracing::info!(cell = name, "cell stopped");
-        cell.stop.cancel();
+    let is_over = |_: &String, cell: &mut RunningCell| cell.is_leaving && cell.task.is_finished();
+    for (name, _) in running.extract_if(.., is_over) {
+        fleet.census.ended(&name);
     }
-    let census = &fleet.census;
-    join_all(ending.into_iter().map(|(name, cell)| async move {
-        let _ = cell.task.await;
-        census.ended(&name);
-    }))
-    .await;
+    for (name, cell) in running.iter_mut().filter(|(name, cell)| desired.get(*name) != Some(&cell.options)) {
+        if !cell.is_leaving {
+            tracing::info!(cell = name, "cell stopped");
+            cell.stop.cancel();
+            cell.is_leaving = true;
+        }
+    }
     let mut missing: Vec<&String> = desired.keys().filter(|name| !running.contains_key(*name)).collect();
     missing.shuffle(&mut rand::rng());
     let room = fleet.most_cells.saturating_sub(running.len());
@@ -337,15 +448,17 @@ async fn follow(
         let stop = stop.child_token();
         let task = {
             let (host, options, stop) = (host.clone(), options.clone(), stop.clone());
-            let census = Arc::clone(&fleet.census);
+            let (census, ended) = (Arc::clone(&fleet.census), Arc::clone(&fleet.cell_ended));
             tokio::spawn(async move {
                 let failed = |error: &str| census.failed(&options.name, error);
                 keep_running(&options.name, &stop, failed, || cell::run(&host, &options, &stop)).await;
+                ended.notify_one();
             })
         };
         let until = stop.clone();
-        running.insert(name.clone(), RunningCell { options, stop, task });
-        if until.run_until_cancelled(sleep(SPREAD)).await.is_none() {
+        running.insert(name.clone(), RunningCell { options, stop, task, is_leaving: false });
+        let spread = if fleet.member().is_some() { SPREAD_OF_SHARE } else { SPREAD };
+        if until.run_until_cancelled(sleep(spread)).await.is_none() {
             return;
         }
     }

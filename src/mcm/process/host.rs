@@ -1,13 +1,17 @@
 //! Parts of a process that its cells share.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use anyhow::{Result, bail};
 use http::Uri;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{
-    census::CellMetrics,
+    census::{CellMetrics, ReplicaMetrics},
     clients::CellBudgets,
     options::{CellOptions, ProcessOptions},
 };
@@ -15,8 +19,11 @@ use mcm_driver::DriverGuards;
 use mcm_runtime::{
     budget::RequestBudgets,
     cell::{CellScope, SharedCellState},
+    connections::ConnectionRegistry,
     http::ProcessReadiness,
     kubeconfig::address,
+    members::standing::FleetStanding,
+    metrics::MetricsRegistry,
     separate::SeparateRuntime,
 };
 
@@ -35,6 +42,8 @@ pub(super) struct ProcessState {
     pub(super) guards: Arc<DriverGuards>,
     /// The runtime of elections and their clients.
     pub(super) elections: Arc<SeparateRuntime>,
+    /// The connections to control clusters, for the runtime of the controllers, and for that of elections.
+    pub(super) connections: ConnectionRegistry,
     /// State that the cells of a file share; `None` for a single cell.
     pub(super) fleet: Option<Arc<FleetState>>,
 }
@@ -47,17 +56,46 @@ pub(super) struct FleetState {
     registered: Arc<Mutex<BTreeMap<String, ServedPart>>>,
     /// As many as there are file descriptors for.
     pub(super) most_cells: usize,
+    /// The replicas of this process, where they share the control planes.
+    replicas: OnceLock<Arc<ReplicaMetrics>>,
+    /// The task of a cell has ended.
+    pub(super) cell_ended: Arc<Notify>,
     refused: Mutex<Vec<String>>,
 }
 
 impl FleetState {
     /// For a process with so many file descriptors.
     pub fn new(readiness: &ProcessReadiness, shared: &SharedCellState, descriptors: Option<u64>) -> Arc<Self> {
-        let census = CellMetrics::new(readiness, &shared.caches);
+        let census = CellMetrics::new(readiness, &shared.caches, &shared.cells);
         shared.metrics.attach(&census);
-        let (registered, refused) = Default::default();
+        let (registered, replicas, cell_ended, refused) = Default::default();
         let most_cells = descriptors.map_or(usize::MAX, most_cells);
-        Arc::new(Self { census, budgets: RequestBudgets::default(), registered, most_cells, refused })
+        Arc::new(Self {
+            census,
+            budgets: RequestBudgets::default(),
+            registered,
+            most_cells,
+            replicas,
+            cell_ended,
+            refused,
+        })
+    }
+
+    /// The standing of this process among its replicas.
+    pub fn member(&self) -> Option<&Arc<FleetStanding>> {
+        self.replicas.get()?.standing.get()
+    }
+
+    /// This process is about to join the replicas of a fleet.
+    pub fn joins(&self, fleet: &str, metrics: &MetricsRegistry) {
+        let replicas = ReplicaMetrics::new(fleet);
+        metrics.attach(&replicas);
+        let _ = self.replicas.set(replicas);
+    }
+
+    /// This process has joined them.
+    pub fn joined(&self, standing: &Arc<FleetStanding>) {
+        self.replicas.get().iter().for_each(|replicas| drop(replicas.standing.set(Arc::clone(standing))));
     }
 
     /// For the clients of a cell.

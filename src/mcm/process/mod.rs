@@ -11,6 +11,7 @@ mod connect;
 #[cfg(feature = "remote")]
 mod driver_server;
 mod drivers;
+mod extension;
 mod fleet;
 mod host;
 mod options;
@@ -28,6 +29,7 @@ use mcm_runtime::{
     cell::SharedCellState,
     cells,
     clock::{SteadyClock, TimeSource},
+    connections::ConnectionRegistry,
     descriptors, dumps,
     http::{AccessReviewer, EndpointServer, HttpEndpoints, ProcessReadiness, RunningServer},
     metrics::MetricsRegistry,
@@ -40,6 +42,7 @@ pub(crate) use built_in::{DriverSources, drivers_of_build};
 pub(crate) use cell::settings;
 #[cfg(feature = "remote")]
 pub(crate) use driver_server::{DriverServerOptions, serve_drivers};
+pub(crate) use extension::{ExtensionOptions, serve_extension};
 pub(crate) use options::{
     CellOptions, CellSource, DriverChoice, FleetOptions, MetricsAddress, ProcessOptions, ProviderOptions,
     SimulatedPlace, TargetKubeconfigs,
@@ -64,7 +67,7 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     announcement::announce();
     dumps::forbid();
     let descriptors = descriptors::raise();
-    let metrics = MetricsRegistry::new();
+    let metrics = MetricsRegistry::with_series(options.exported_series());
     let clock: Arc<dyn TimeSource> = Arc::new(SteadyClock::default());
     let caches = Arc::new(trust::CacheRegistry::default());
     metrics.attach(&caches);
@@ -93,12 +96,13 @@ pub(crate) async fn serve(options: ProcessOptions) -> Result<()> {
     };
     let probes = SeparateRuntime::start("mcm-endpoints").context("start the thread of the endpoints")?;
     let elections = SeparateRuntime::start("mcm-elections").context("start the thread of the elections")?;
-    let mut serving = vec![serve_at(options.listen, endpoints.clone(), &probes).await?];
+    let flag = if options.provider.is_some() { "serve probes (--health-addr)" } else { "serve (--address and --port)" };
+    let mut serving = vec![serve_at(options.listen, endpoints.clone(), &probes).await.context(flag)?];
     serving.extend(serve_diagnostics(&options, endpoints, connection.as_ref(), &probes).await?);
     let guards = Arc::new(drivers::guards(&shared.metrics));
     let fleet = is_fleet.then(|| FleetState::new(&readiness, &shared, descriptors));
-    let elections = Arc::new(elections);
-    let host = ProcessState { options: Arc::new(options), shared, readiness, guards, elections, fleet };
+    let (elections, connections) = (Arc::new(elections), ConnectionRegistry::default());
+    let host = ProcessState { options: Arc::new(options), shared, readiness, guards, elections, connections, fleet };
     let outcome = match (&host.options.cells, &connection) {
         (CellSource::One(cell), Some(connection)) => cell::run_connected(&host, cell, connection, &stop).await,
         (CellSource::One(cell), None) => cell::run(&host, cell, &stop).await,
@@ -117,6 +121,9 @@ async fn serve_at(address: SocketAddr, endpoints: HttpEndpoints, probes: &Separa
     Ok(probes.within(|| server.serve(endpoints)))
 }
 
+/// The context of an error of the server of metrics.
+const DIAGNOSTICS_FLAG: &str = "serve metrics (--diagnostics-address)";
+
 /// Serves metrics at a separate address, if one is configured.
 async fn serve_diagnostics(
     options: &ProcessOptions,
@@ -127,12 +134,12 @@ async fn serve_diagnostics(
     let endpoints = HttpEndpoints { diagnostics: true, ..endpoints };
     match &options.diagnostics {
         MetricsAddress::Beside => Ok(None),
-        MetricsAddress::At(address) => Ok(Some(serve_at(*address, endpoints, probes).await?)),
+        MetricsAddress::At(address) => Ok(Some(serve_at(*address, endpoints, probes).await.context(DIAGNOSTICS_FLAG)?)),
         MetricsAddress::Secured(address, files) => {
             let connection =
                 connection.context("serve diagnostics over TLS: there is no control cluster to authorize readers")?;
             let reviews = probes.within(|| clients::of_reviews(connection, options, &endpoints.metrics))?;
-            let server = run_in(probes.handle(), EndpointServer::bind(*address)).await?;
+            let server = run_in(probes.handle(), EndpointServer::bind(*address)).await.context(DIAGNOSTICS_FLAG)?;
             Ok(Some(probes.within(|| server.serve_secured(endpoints, files.clone(), AccessReviewer::new(reviews)))?))
         }
     }

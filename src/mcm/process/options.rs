@@ -10,6 +10,7 @@ use mcm_runtime::{
     kubeconfig::{ControlKubeconfig, KubeconfigFallback, TargetKubeconfig, UserAgent},
     leader::LeaseTiming,
     limiter::RequestRate,
+    metrics::MachineSeries,
     role::ControllerRole,
 };
 
@@ -28,6 +29,8 @@ pub(crate) struct ProcessOptions {
     pub diagnostics: MetricsAddress,
     /// The callers that may read `/explain` and `/configz` without authentication.
     pub readers: DiagnosticReaders,
+    /// The series of single objects in metrics.
+    pub series: MachineSeries,
     /// The process serves `/debug/pprof`.
     pub profiling: bool,
     /// Rate limit of each client of the controllers.
@@ -68,6 +71,18 @@ pub(crate) enum MetricsAddress {
     /// At a separate address, with TLS, to users whom the control cluster authorizes. The certificate is self-signed if
     /// there are no files.
     Secured(SocketAddr, Option<CertificateFiles>),
+}
+
+impl ProcessOptions {
+    /// The series that are exported. A process for one namespace has those of each machine, as the Go programs.
+    pub fn exported_series(&self) -> MachineSeries {
+        match (self.series, &self.cells, &self.provider) {
+            (MachineSeries::Auto, CellSource::One(CellOptions { scope: CellScope::Namespace(_), .. }), None) => {
+                MachineSeries::Always
+            }
+            (choice, ..) => choice,
+        }
+    }
 }
 
 /// Settings of the provider for Cluster API, or of the stand-in for its core.
@@ -133,6 +148,10 @@ pub(crate) struct FleetOptions {
     pub selector: NamespaceSelector,
     /// The control cluster of all of them.
     pub control: ControlKubeconfig,
+    /// The replicas with this name share the control planes.
+    pub name: String,
+    /// The namespace of the Leases of the replicas; that of this pod if `None`.
+    pub namespace: Option<String>,
 }
 
 /// One control namespace and its target.

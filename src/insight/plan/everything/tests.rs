@@ -5,6 +5,7 @@ use crate::{
         report,
     },
     terminal::TerminalLook,
+    testing::pool,
 };
 
 /// The plan of a namespace with a deployment that is scaled and 20 that are settled.
@@ -38,4 +39,21 @@ fn a_cluster_without_deployments_is_named_as_such() {
     let plan = joined(Timestamp::UNIX_EPOCH, Vec::new(), &BTreeMap::new());
     assert!(plan.complete, "{plan:?}");
     assert_eq!(plan.notes, ["there are no MachineDeployments and no MachineSets"]);
+}
+
+#[test]
+fn objects_that_cannot_be_decoded_are_planned_and_no_namespace_with_them_is_empty() {
+    let mut facts = pool(0, Vec::new());
+    facts.deployments.clear();
+    facts.sets.clear();
+    assert_eq!(changes(&facts).1.len(), 1, "it is empty");
+    let broken = |kind: &str, owner: Option<&str>| {
+        let (kind, name, owner) = (kind.to_owned(), "broken".to_owned(), owner.map(str::to_owned));
+        UndecodableObject { kind, name, owner, error: "spec.replicas is no number".to_owned() }
+    };
+    facts.unreadable = vec![broken(DEPLOYMENT, None), broken(SET, None), broken(SET, Some("pool"))];
+    let (planned, notes) = changes(&facts);
+    let planned: Vec<(&str, &str)> = planned.iter().map(|one| (one.kind, one.name.as_str())).collect();
+    assert_eq!(planned, [(DEPLOYMENT, "broken"), (SET, "broken")]);
+    assert_eq!(notes, Vec::<String>::new());
 }

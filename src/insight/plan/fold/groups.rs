@@ -52,7 +52,8 @@ pub struct GroupFold {
     is_even: bool,
     /// The bounds are about in proportion.
     is_in_proportion: bool,
-    /// The machines are alike.
+    /// The machines are alike, and so are the times at which groups of them are counted: not in a rollout that shrinks, whose new
+    /// machines join while old ones leave.
     is_alike: bool,
     /// The replicas of several sets change.
     is_shared_out: bool,
@@ -127,7 +128,7 @@ impl GroupFold {
                 scale: by,
                 is_even,
                 is_in_proportion,
-                is_alike,
+                is_alike: is_alike && !(whole.is_rollout() && after < before),
                 is_shared_out,
                 wanted: after,
                 surplus,

@@ -71,13 +71,17 @@ impl CheckFinding {
     }
 }
 
-/// Only problems make the answer no.
+/// The checks of what is stored. Without an answer to one of them an installation is not known to be ready.
+const OF_STORED: [&str; 4] = ["objects", "secrets", "leases", "waits"];
+
+/// Problems make the answer no, and so do stored objects that could not be read.
 pub(super) fn exit(findings: &[CheckFinding]) -> CommandExit {
-    if findings.iter().any(|finding| finding.result == CheckLevel::Problem) {
-        CommandExit::No
-    } else {
-        CommandExit::Good
-    }
+    let is_no = |finding: &CheckFinding| match finding.result {
+        CheckLevel::Problem => true,
+        CheckLevel::Unknown => OF_STORED.contains(&finding.check),
+        CheckLevel::Good | CheckLevel::Note => false,
+    };
+    if findings.iter().any(is_no) { CommandExit::No } else { CommandExit::Good }
 }
 
 /// `1 machine`, `2 machines`.

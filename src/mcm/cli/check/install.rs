@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::finding::{CheckFinding, CheckLevel, count, some_of};
+use super::finding::{CheckFinding, count, some_of};
 use mcm_insight::{
     class::{ClassFinding, ClassFindingVerdict},
     story::{ManagerLease, UndecodableObject},
@@ -93,12 +93,12 @@ pub(super) fn clocks(control: &ServerFacts, target: &TargetReachability) -> Chec
 }
 
 /// Stored objects.
-pub(super) fn objects(kinds: &[Kind], unreadable: &[UndecodableObject]) -> Vec<CheckFinding> {
+pub(super) fn objects(kinds: &[Kind], unreadable: &[UndecodableObject], namespace: &str) -> Vec<CheckFinding> {
     const CHECK: &str = "objects";
     let mut findings: Vec<CheckFinding> = unreadable
         .iter()
         .map(|one| {
-            let next = format!("kubectl edit {} {}", resource_name(&one.kind), one.name);
+            let next = format!("kubectl edit {} {} -n {namespace}", resource_name(&one.kind), one.name);
             CheckFinding::problem(CHECK, one.to_string()).then(next)
         })
         .collect();
@@ -122,15 +122,46 @@ fn counted(number: usize, name: &str) -> String {
     if number == 1 { format!("1 {name}") } else { format!("{number} {}", plural(name)) }
 }
 
-/// Leases and their holders.
-pub(super) fn leases(managers: &Result<Vec<ManagerLease>, String>, now: Timestamp) -> Vec<CheckFinding> {
+/// Leases and their holders. Objects without a manager, or with one that acts on no Machine, are a problem: without objects the
+/// manager may not be installed yet.
+pub(super) fn leases(
+    managers: &Result<Vec<ManagerLease>, String>,
+    has_objects: bool,
+    now: Timestamp,
+) -> Vec<CheckFinding> {
     const CHECK: &str = "leases";
     let managers = match managers {
         Ok(managers) => managers,
         Err(cause) => return vec![CheckFinding::unknown(CHECK, format!("not read: {cause}"))],
     };
-    let level = |one: &ManagerLease| if one.is_alive(now) { CheckLevel::Good } else { CheckLevel::Note };
-    managers.iter().map(|one| CheckFinding::new(CHECK, level(one), one.state(now))).collect()
+    let finding = |one: &ManagerLease| {
+        let text = one.state(now);
+        if one.freeze(now).is_some() {
+            CheckFinding::problem(CHECK, text)
+                .then("check the API server of the target cluster, and the kubeconfig of the manager for it")
+        } else if one.is_alive(now) {
+            CheckFinding::good(CHECK, text)
+        } else if one.exists && has_objects {
+            CheckFinding::problem(CHECK, text).then("start the manager, or scale its Deployment up")
+        } else {
+            CheckFinding::note(CHECK, text)
+        }
+    };
+    managers.iter().map(finding).collect()
+}
+
+/// The Lease of the provider for Cluster API, where it manages all machines. It may run without leader election, or be in another
+/// namespace than usual, so its absence is no problem.
+pub(super) fn provider_lease(provider: Option<&ManagerLease>, now: Timestamp) -> CheckFinding {
+    const CHECK: &str = "leases";
+    const OF_PROVIDER: &str =
+        "the provider for Cluster API manages all machines, which need no Lease machine-controller*";
+    match provider.map(|lease| (lease, lease.vacancy(now))) {
+        None => CheckFinding::good(CHECK, OF_PROVIDER),
+        Some((lease, None)) => CheckFinding::good(CHECK, format!("{OF_PROVIDER}: {}", lease.state(now))),
+        Some((_, Some(vacancy))) => CheckFinding::note(CHECK, format!("{OF_PROVIDER}, and may not run: {vacancy}"))
+            .then("kubectl get pods -n capmcm-system"),
+    }
 }
 
 /// Drivers of this build for the classes.

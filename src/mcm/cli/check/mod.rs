@@ -12,7 +12,7 @@ mod rights;
 mod stored;
 mod takeover;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
@@ -30,7 +30,12 @@ use super::{
     format::OutputOptions,
     reading::{self, ReadingOptions},
 };
-use mcm_insight::{error::error_line, read_only::ReadOnlyClients, reader, story::ObjectVerdict};
+use mcm_insight::{
+    error::error_line,
+    read_only::ReadOnlyClients,
+    reader,
+    story::{ManagerLease, ObjectVerdict},
+};
 use mcm_rules::plan::SubjectRef;
 
 /// Options of the command.
@@ -79,8 +84,11 @@ async fn installation(options: CheckOptions) -> Result<CommandAnswer> {
     let drivers = reading::drivers()?;
     let namespace = reach.namespace.clone();
 
-    let mut findings = vec![install::clusters(&control, &target)];
     let (stored, more) = stored_findings(&reach, &drivers).await?;
+    let is_of_provider = stored.is_of_provider_alone();
+    // The provider has workload clusters, and the default of the target cluster is the control cluster.
+    let shown = if is_of_provider && !reach.is_apart() { &TargetReachability::None } else { &target };
+    let mut findings = vec![install::clusters(&control, shown)];
     findings.extend(more);
     if let (Ok(machines), Ok(classes)) = (&stored.machines, &stored.classes) {
         let listed = read::cluster_api_machines(&reach.control, &namespace).await;
@@ -88,7 +96,12 @@ async fn installation(options: CheckOptions) -> Result<CommandAnswer> {
     }
     findings.extend(permissions(&reach, &target, options.service_account.as_deref()).await);
     let managers = reach.leaderships().await.map(|all| all.iter().map(reader::manager).collect());
-    findings.extend(install::leases(&managers.map_err(|error| error_line(&error)), Timestamp::now()));
+    let mut managers: Result<Vec<ManagerLease>, String> = managers.map_err(|error| error_line(&error));
+    if is_of_provider {
+        managers.iter_mut().for_each(|all| all.retain(|manager| manager.exists));
+        findings.push(install::provider_lease(reader::provider(&reach.control).await.as_ref(), Timestamp::now()));
+    }
+    findings.extend(install::leases(&managers, stored.has_objects() && !is_of_provider, Timestamp::now()));
     findings.push(install::clocks(&control, &target));
     findings.extend(install::frozen(&stored.frozen(), &namespace));
     let is_served = [stored.machines.is_ok(), stored.sets.is_ok(), stored.deployments.is_ok(), stored.classes.is_ok()];
@@ -128,6 +141,8 @@ async fn permissions(
 async fn blocked(reading: &ReadingOptions, reach: ReadOnlyClients) -> Result<Vec<SubjectRef>> {
     let cell = reading.cell(reach).await?;
     let facts = reader::facts(&cell).await?;
+    let unread = facts.unread_kinds().join(", ");
+    ensure!(unread.is_empty(), "{unread} could not be read");
     let answers = facts.all().into_iter().filter(|answer| answer.verdict == ObjectVerdict::Blocked);
     Ok(answers.map(|answer| answer.object).collect())
 }

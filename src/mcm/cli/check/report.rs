@@ -47,7 +47,11 @@ fn summary(findings: &[CheckFinding]) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, thing)| count(number, thing))
         .collect();
-    let ready = if exit(findings) == CommandExit::No { "Not ready" } else { "Ready" };
+    let ready = match (number(CheckLevel::Problem), exit(findings)) {
+        (0, CommandExit::No) => "Not known to be ready",
+        (0, _) => "Ready",
+        _ => "Not ready",
+    };
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     format!("{ready}{parts}. Nothing was written.")
 }

@@ -48,9 +48,13 @@ fn json_is_for_programs() {
 }
 
 #[test]
-fn only_a_problem_makes_the_answer_no() {
+fn a_problem_and_a_stored_object_that_could_not_be_read_make_the_answer_no() {
     assert_eq!(exit(&findings()), CommandExit::No);
-    assert_eq!(exit(&findings()[3..]), CommandExit::Good);
+    assert_eq!(exit(&findings()[..2]), CommandExit::Good);
+    let open = |check| [CheckFinding::unknown(check, "not read")];
+    assert_eq!(exit(&open("permissions")), CommandExit::Good, "of another cluster, which need not be asked");
+    let text = report::text(TerminalLook::PLAIN, &open("objects"));
+    assert!(text.ends_with("Not known to be ready: 1 open question. Nothing was written.\n"), "{text}");
     let text = report::text(TerminalLook::PLAIN, &findings()[..2]);
     assert!(text.ends_with("Ready. Nothing was written.\n"), "{text}");
 }

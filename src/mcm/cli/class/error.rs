@@ -1,5 +1,7 @@
 //! Errors of a check.
 
+use std::io;
+
 use crate::{api::machine::API_VERSION, cli::objects::ObjectsError};
 
 /// Classes that could not be checked.
@@ -33,4 +35,24 @@ pub enum NotChecked {
     /// A driver cannot be used.
     #[error("{0}")]
     Driver(String),
+}
+
+/// Classes that could not be completed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCompleted {
+    /// The classes cannot be read.
+    #[error(transparent)]
+    Input(#[from] NotChecked),
+    /// A path is no file.
+    #[error("{0} is no file: name the files with the classes and the Secrets")]
+    NoFile(String),
+    /// A file cannot be written.
+    #[error("write {path}")]
+    Write {
+        /// The file.
+        path: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
 }

@@ -1,27 +1,25 @@
 //! Checks classes before they are applied.
 
+mod complete;
+mod drivers;
 mod error;
 mod input;
 mod report;
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::{flags::SecretOptions, format::OutputFormat};
-use crate::{
-    process::DriverSources,
-    simulated_cloud::{CloudApi, CloudSimulator, SimulationSettings},
-};
+use drivers::DriverFlags;
 use input::ClassFiles;
-use mcm_driver::DriverGuards;
-use mcm_driver_host::DriverCatalogue;
 use report::CheckedClass;
 
 #[cfg(feature = "remote")]
 use super::flags::RemoteOptions;
-pub use error::NotChecked;
+pub use complete::{ClassCompleteOptions, complete};
+pub use error::{NotChecked, NotCompleted};
 use mcm_insight::class::{ClassFinding, ClassFindingVerdict, findings, look};
 pub use report::ClassReport;
 
@@ -38,6 +36,17 @@ pub enum ClassCommand {
         after_help = "Examples:\n  mcm class check -f class.yaml -f secret.yaml\n  mcm class check -f class.yaml -f secret.yaml --live"
     )]
     Check(Box<ClassCheckOptions>),
+    /// Write the capacity of VMs into MachineClasses
+    ///
+    /// Reads CPUs, memory, GPUs, architecture and the size of the root disk from the cloud of each class, with read-only calls and the
+    /// Secrets in the files, and adds to its nodeTemplate what is missing there. Values in the file stay: those that differ from the
+    /// cloud are reported. Other lines and comments stay.
+    ///
+    /// Exit code: 0 all classes are complete, 3 the capacity of a class is not known, 1 the command could not run.
+    #[command(
+        after_help = "Examples:\n  mcm class complete -f class.yaml -f secret.yaml\n  mcm class complete -f class.yaml -f secret.yaml --dry-run"
+    )]
+    Complete(Box<ClassCompleteOptions>),
 }
 
 /// Flags of `mcm class check`.
@@ -67,7 +76,12 @@ pub struct ClassCheckOptions {
 /// A file cannot be read, or contains no class.
 pub async fn check(options: ClassCheckOptions) -> Result<ClassReport, NotChecked> {
     let input = ClassFiles::read(&options.files)?;
-    let catalogue = drivers(&options)?;
+    let catalogue = DriverFlags {
+        secrets: &options.secrets,
+        #[cfg(feature = "remote")]
+        remote: &options.remote,
+    }
+    .open()?;
     let mut checked = Vec::new();
     for class in &input.classes {
         let (secret, missing) = input.secret_of(class);
@@ -81,24 +95,6 @@ pub async fn check(options: ClassCheckOptions) -> Result<ClassReport, NotChecked
         checked.push(CheckedClass::new(class, lines));
     }
     Ok(ClassReport::new(&checked, options.output))
-}
-
-fn drivers(options: &ClassCheckOptions) -> Result<DriverCatalogue, NotChecked> {
-    #[cfg(feature = "remote")]
-    let remote = options.remote.endpoints();
-    #[cfg(feature = "remote")]
-    if let Some(exposed) = remote.iter().find(|one| one.address.is_exposed() && !options.remote.driver_insecure) {
-        return Err(NotChecked::Exposed(exposed.address.to_string()));
-    }
-    // Nothing is created in it.
-    let simulated_cloud = || Ok(Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>);
-    let sources = DriverSources {
-        simulated_cloud: Some(&simulated_cloud),
-        secrets: &options.secrets.policy(),
-        #[cfg(feature = "remote")]
-        remote: &remote,
-    };
-    sources.open(None, &DriverGuards::unobserved()).map_err(|error| NotChecked::Driver(error.to_string()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use rstest::rstest;
 
 use super::words::{CompletionAnswer, NameQuery, ask};
-use crate::cli::args;
+use crate::{api::kinds::MACHINES, cli::args};
 
 fn asked(line: &str) -> CompletionAnswer {
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
@@ -41,6 +41,9 @@ fn hidden_commands_are_not_offered() {
 #[case("why mc/po", Some(NameQuery::Objects(Some("mc".to_owned()))))]
 #[case("why -n ", Some(NameQuery::Namespaces))]
 #[case("why pool ", None)]
+#[case("scale po", Some(NameQuery::Objects(None)))]
+#[case("scale pool --replicas ", None)]
+#[case("machine replace ", Some(NameQuery::Of(MACHINES)))]
 #[case("why --kubeconfig ", None)]
 fn names_are_sought_where_a_name_belongs(#[case] line: &str, #[case] sought: Option<NameQuery>) {
     assert_eq!(asked(line).names, sought);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     html::{HtmlText, InQuery},
-    view::{ChosenDeployment, DashboardRow, DashboardView, MachineBar},
+    view::{ChosenDeployment, DashboardRow, DashboardView, MachineBar, ServerSilence},
 };
 use crate::cli::events::EventLine;
 use mcm_insight::{
@@ -27,6 +27,7 @@ pub(super) fn page(view: &DashboardView<'_>) -> String {
         Some(chosen) => push_chosen(&mut main, chosen, view.now),
         None => main.push_str("<h1>There is no MachineDeployment</h1>"),
     }
+    push_ownerless(&mut main, view);
     main.push_str("</section>");
     let cluster = match view.cluster {
         "" => String::new(),
@@ -50,22 +51,41 @@ pub(super) fn page(view: &DashboardView<'_>) -> String {
         header.push_str("</ul>");
     }
     header.push_str("</header>");
-    document(&format!("mcm · {}", view.namespace), &format!("{header}<main>{main}</main>"))
+    let silence = view.silence.as_ref().map(silence).unwrap_or_default();
+    let chosen = view.chosen.as_ref().map(|chosen| chosen.answer.object.name.as_str());
+    document(&format!("mcm · {}", view.namespace), &format!("{silence}{header}<main>{main}</main>"), chosen)
+}
+
+/// The control cluster does not answer.
+fn silence(silence: &ServerSilence) -> String {
+    let ServerSilence { since, error } = silence;
+    format!(
+        "<p class=\"silence\" role=\"alert\">no answer of the control cluster since <time datetime=\"{since:.0}\">{}</time>: this is its \
+         last state ({})</p>",
+        since.strftime("%H:%M:%S UTC"),
+        HtmlText(error)
+    )
 }
 
 /// A page with an error text alone.
 pub(super) fn failure(text: &str) -> String {
-    let body = format!("<main><section class=\"detail\"><h1>Not shown</h1><p>{}</p></section></main>", HtmlText(text));
-    document("mcm", &body)
+    let body = format!(
+        "<main><section class=\"detail\"><h1>Not shown</h1><p>{}</p><p><a href=\"./\">All deployments</a></p></section></main>",
+        HtmlText(text)
+    );
+    document("mcm", &body, None)
 }
 
-fn document(title: &str, body: &str) -> String {
+/// A document. A page that is loaded again is that of the same deployment, whichever is the worst then.
+fn document(title: &str, body: &str, chosen: Option<&str>) -> String {
+    let again = chosen.map(|name| format!("; url=?deployment={}", InQuery(name))).unwrap_or_default();
+    let query = chosen.map(|name| format!(" data-query=\"?deployment={}\"", InQuery(name))).unwrap_or_default();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <link rel=\"stylesheet\" href=\"style.css\">\
-         <noscript><meta http-equiv=\"refresh\" content=\"{REFRESH}\"></noscript>\
-         <script src=\"script.js\" defer></script></head><body>{body}</body></html>\n",
+         <noscript><meta http-equiv=\"refresh\" content=\"{REFRESH}{again}\"></noscript>\
+         <script src=\"script.js\" defer></script></head><body{query}>{body}</body></html>\n",
         HtmlText(title)
     )
 }
@@ -113,15 +133,15 @@ fn push_pill(html: &mut String, verdict: ObjectVerdict, since: Option<Timestamp>
 
 /// The machines as one line. Its numbers stand beside it as text.
 fn push_bar(html: &mut String, bar: MachineBar) {
-    let total = (bar.new + bar.old + bar.going).max(bar.wanted).max(1);
+    let total = (bar.new + bar.starting + bar.old + bar.going).max(bar.wanted).max(1);
     let _ = write!(
         html,
         "<svg class=\"bar\" viewBox=\"0 0 {total} 1\" preserveAspectRatio=\"none\" role=\"img\" \
-         aria-label=\"{} new, {} old, {} being deleted, {} wanted\">",
-        bar.new, bar.old, bar.going, bar.wanted
+         aria-label=\"{} new, {} starting, {} old, {} being deleted, {} wanted\">",
+        bar.new, bar.starting, bar.old, bar.going, bar.wanted
     );
     let mut x = 0;
-    for (class, width) in [("new", bar.new), ("old", bar.old), ("going", bar.going)] {
+    for (class, width) in [("new", bar.new), ("starting", bar.starting), ("old", bar.old), ("going", bar.going)] {
         if width > 0 {
             let _ = write!(html, "<rect class=\"{class}\" x=\"{x}\" y=\"0\" width=\"{width}\" height=\"1\"/>");
         }
@@ -138,6 +158,7 @@ fn push_chosen(html: &mut String, chosen: &ChosenDeployment<'_>, now: Timestamp)
     html.push_str("<ul class=\"numbers\">");
     for (class, number, word) in [
         ("new", bar.new, "new"),
+        ("starting", bar.starting, "starting"),
         ("old", bar.old, "old"),
         ("going", bar.going, "being deleted"),
         ("available", bar.available, "available"),
@@ -216,15 +237,34 @@ fn push_remedies(html: &mut String, answer: &ObjectAnswer) {
     for remedy in remedies {
         let class = if remedy.danger == RemedyDanger::Safe { "good" } else { "bad" };
         let _ = write!(html, "<li><span class=\"pill {class}\">{}</span> ", HtmlText(remedy.danger.text()));
-        let element = if remedy.is_command() { "code" } else { "span" };
-        let (text, note) = (HtmlText(&remedy.text), HtmlText(remedy.note));
-        let _ = write!(html, "<{element}>{text}</{element}> <span class=\"muted\">{note}</span></li>");
+        match remedy.is_command() {
+            true => push_command(html, &remedy.text),
+            false => {
+                let _ = write!(html, "<span>{}</span>", HtmlText(&remedy.text));
+            }
+        }
+        let _ = write!(html, " <span class=\"muted\">{}</span></li>", HtmlText(remedy.note));
     }
     html.push_str("</ul>");
 }
 
+/// A command with a button, which needs the script.
+fn push_command(html: &mut String, command: &str) {
+    let command = HtmlText(command);
+    let _ = write!(
+        html,
+        "<span class=\"command\"><code>{command}</code> <button type=\"button\" class=\"copy\" aria-label=\"Copy {command}\">Copy</button></span>"
+    );
+}
+
 fn push_machines(html: &mut String, machines: &[ObjectAnswer], now: Timestamp) {
-    let _ = write!(html, "<div class=\"card\"><h2>Machines · {}</h2><ul class=\"tiles\">", machines.len());
+    let _ = write!(html, "<div class=\"card\"><h2>Machines · {}</h2>", machines.len());
+    push_tiles(html, machines, now);
+    html.push_str("</div>");
+}
+
+fn push_tiles(html: &mut String, machines: &[ObjectAnswer], now: Timestamp) {
+    html.push_str("<ul class=\"tiles\">");
     for machine in machines {
         let since = machine.since.map(|since| format!(" {}", ago(now, since))).unwrap_or_default();
         let _ = write!(
@@ -237,11 +277,32 @@ fn push_machines(html: &mut String, machines: &[ObjectAnswer], now: Timestamp) {
             HtmlText(&reason(machine))
         );
     }
-    html.push_str("</ul></div>");
+    html.push_str("</ul>");
+}
+
+/// Machines and sets without an owner, and what managers report about VMs without a machine.
+fn push_ownerless(html: &mut String, view: &DashboardView<'_>) {
+    if view.ownerless.is_empty() && view.orphans.is_empty() {
+        return;
+    }
+    html.push_str("<div class=\"card\"><h2>Without an owner</h2>");
+    push_tiles(html, &view.ownerless, view.now);
+    if !view.orphans.is_empty() {
+        html.push_str("<h3>VMs without a machine</h3>");
+        push_events(html, &view.orphans, view.now);
+        push_command(html, &view.vms);
+    }
+    html.push_str("</div>");
 }
 
 fn push_time_line(html: &mut String, events: &[&EventLine], now: Timestamp) {
-    html.push_str("<div class=\"card\"><h2>What happened</h2><table><thead><tr><th>Ago</th><th>Object</th><th>Reason</th><th>Message</th></tr></thead><tbody>");
+    html.push_str("<div class=\"card\"><h2>What happened</h2>");
+    push_events(html, events, now);
+    html.push_str("</div>");
+}
+
+fn push_events(html: &mut String, events: &[&EventLine], now: Timestamp) {
+    html.push_str("<table><thead><tr><th>Ago</th><th>Object</th><th>Reason</th><th>Message</th></tr></thead><tbody>");
     for one in events {
         let class = if one.is_warning { " class=\"warning\"" } else { "" };
         let count = if one.count > 1 { format!(" ×{}", one.count) } else { String::new() };
@@ -255,7 +316,7 @@ fn push_time_line(html: &mut String, events: &[&EventLine], now: Timestamp) {
             HtmlText(&one.message)
         );
     }
-    html.push_str("</tbody></table></div>");
+    html.push_str("</tbody></table>");
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod acts;
 mod cloud;
 mod control_plane;
 mod embedded;
-mod identities;
+pub(super) mod identities;
 mod kubelets;
 mod options;
 mod process;
@@ -16,7 +16,6 @@ mod shown;
 mod simulated;
 mod stage;
 mod summary;
-mod svg;
 mod view;
 
 use std::{path::Path, sync::Arc};

@@ -10,7 +10,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::{shown::DemoView, svg::svg};
+use super::shown::DemoView;
+use crate::cli::picture::{TEXT, svg};
 
 /// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(80);
@@ -130,8 +131,9 @@ impl<P: DemoView> ActDisplay<'_, P> {
     pub fn record(&self, name: &str) {
         let (Some(folder), Some(props)) = (&self.screen.record, &self.last) else { return };
         let text = props.frame(Timestamp::now(), 120, false);
+        let picture = svg(text.lines().map(|line| (line, TEXT)));
         let file = folder.join(format!("{name}.svg"));
-        if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, svg(&text))) {
+        if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, picture)) {
             self.screen.say(&format!("cannot write {}: {error}", file.display()));
         }
     }

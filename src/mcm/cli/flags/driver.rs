@@ -119,16 +119,7 @@ pub struct RemoteOptions {
     pub driver_key_file: Option<PathBuf>,
 
     /// Allow http:// to other hosts: credentials are sent unencrypted
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = clap::ArgAction::Set,
-        value_parser = value::boolean
-    )]
+    #[arg(long, default_value = "false", action = clap::ArgAction::Set, value_parser = value::boolean)]
     pub driver_insecure: bool,
 }
 

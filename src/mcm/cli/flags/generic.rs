@@ -39,7 +39,7 @@ pub struct GenericOptions {
     pub max_nodes_per_target: usize,
 
     /// Accepted and ignored: objects are reconciled when they change and when a wait ends
-    #[arg(long, default_value = "12h", value_name = "DURATION", value_parser = value::duration)]
+    #[arg(long, default_value = "12h", value_parser = value::duration)]
     pub min_resync_period: Duration,
 
     /// Leader election.
@@ -60,11 +60,7 @@ pub struct GenericOptions {
     #[arg(
         help_heading = "HTTP endpoints",
         long,
-        value_name = "BOOL",
         default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
         action = ArgAction::Set,
         value_parser = value::boolean
     )]
@@ -75,11 +71,7 @@ pub struct GenericOptions {
     #[arg(
         help_heading = "HTTP endpoints",
         long,
-        value_name = "BOOL",
         default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
         action = ArgAction::Set,
         value_parser = value::boolean
     )]
@@ -99,43 +91,19 @@ pub struct GenericOptions {
 #[command(next_help_heading = "Leader election")]
 pub struct LeaderElectionOptions {
     /// Elect a leader, so that only one of several replicas is active
-    #[arg(
-        long = "leader-elect",
-        value_name = "BOOL",
-        default_value = "true",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = ArgAction::Set,
-        value_parser = value::boolean
-    )]
+    #[arg(long = "leader-elect", default_value = "true", action = ArgAction::Set, value_parser = value::boolean)]
     pub enabled: bool,
 
     /// Time without a renewal after which a standby takes over
-    #[arg(
-        long = "leader-elect-lease-duration",
-        default_value = "15s",
-        value_name = "DURATION",
-        value_parser = value::duration
-    )]
+    #[arg(long = "leader-elect-lease-duration", default_value = "15s", value_parser = value::duration)]
     pub lease_duration: Duration,
 
     /// Time during which the leader retries a renewal before it stops
-    #[arg(
-        long = "leader-elect-renew-deadline",
-        default_value = "10s",
-        value_name = "DURATION",
-        value_parser = value::duration
-    )]
+    #[arg(long = "leader-elect-renew-deadline", default_value = "10s", value_parser = value::duration)]
     pub renew_deadline: Duration,
 
     /// Pause between two attempts to acquire or renew the lease
-    #[arg(
-        long = "leader-elect-retry-period",
-        default_value = "2s",
-        value_name = "DURATION",
-        value_parser = value::duration
-    )]
+    #[arg(long = "leader-elect-retry-period", default_value = "2s", value_parser = value::duration)]
     pub retry_period: Duration,
 
     /// Kind of the lock object; only "leases"
@@ -185,20 +153,11 @@ pub struct CompatibilityFlags {
     kube_api_content_type: String,
 
     /// Ignored: all controllers start immediately
-    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = value::duration)]
+    #[arg(long, default_value = "0s", value_parser = value::duration)]
     controller_start_interval: Duration,
 
     /// Ignored: there are no lock profiles; still requires --profiling
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = ArgAction::Set,
-        value_parser = value::boolean
-    )]
+    #[arg(long, default_value = "false", action = ArgAction::Set, value_parser = value::boolean)]
     pub(super) contention_profiling: bool,
 
     /// Ignored: set levels per module with RUST_LOG
@@ -206,6 +165,6 @@ pub struct CompatibilityFlags {
     vmodule: String,
 
     /// Ignored: logs are written immediately
-    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = value::duration)]
+    #[arg(long, default_value = "5s", value_parser = value::duration)]
     log_flush_frequency: Duration,
 }

@@ -4,6 +4,7 @@
 
 mod check;
 mod driver;
+mod extension;
 mod generic;
 mod machine;
 mod options;
@@ -19,6 +20,7 @@ pub use driver::RemoteOptions;
 #[cfg(feature = "remote")]
 pub(in crate::cli) use driver::place_for;
 pub use driver::{DriverOptions, SecretOptions};
+pub use extension::CapiExtensionOptions;
 pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
 pub use machine::{MachineOptions, NodeConditions};
 pub use options::{ControllerManagerOptions, GoFlags, MachineControllerOptions, ReadFlags, RunOptions};

@@ -17,12 +17,7 @@ const DEFAULT_MACHINE_WORKERS: usize = 50;
 #[command(mut_arg("format", |format| format.default_value("klog")))]
 pub struct ControllerManagerOptions {
     /// Port of the HTTP endpoints
-    #[arg(
-        help_heading = "HTTP endpoints",
-        long,
-        default_value = "10258",
-        value_parser = value::port
-    )]
+    #[arg(help_heading = "HTTP endpoints", long, default_value = "10258", value_parser = value::port)]
     pub port: u16,
 
     /// Sets and deployments.
@@ -49,12 +44,7 @@ pub struct ControllerManagerOptions {
 #[command(mut_arg("format", |format| format.default_value("klog")))]
 pub struct MachineControllerOptions {
     /// Port of the HTTP endpoints
-    #[arg(
-        help_heading = "HTTP endpoints",
-        long,
-        default_value = "10259",
-        value_parser = value::port
-    )]
+    #[arg(help_heading = "HTTP endpoints", long, default_value = "10259", value_parser = value::port)]
     pub port: u16,
 
     /// Machines and classes.
@@ -62,13 +52,7 @@ pub struct MachineControllerOptions {
     pub machine: MachineOptions,
 
     /// Workers per queue
-    #[arg(
-        help_heading = "Machines",
-        long,
-        default_value = "50",
-        value_name = "COUNT",
-        value_parser = value::workers
-    )]
+    #[arg(help_heading = "Machines", long, default_value = "50", value_name = "COUNT", value_parser = value::workers)]
     pub concurrent_syncs: usize,
 
     /// Drivers.
@@ -84,21 +68,11 @@ pub struct MachineControllerOptions {
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct RunOptions {
     /// Port of the HTTP endpoints
-    #[arg(
-        help_heading = "HTTP endpoints",
-        long,
-        default_value = "10258",
-        value_parser = value::port
-    )]
+    #[arg(help_heading = "HTTP endpoints", long, default_value = "10258", value_parser = value::port)]
     pub port: u16,
 
     /// Workers per queue, for all controllers [default: 10 for sets and deployments, 50 for machines]
-    #[arg(
-        help_heading = "Clusters",
-        long,
-        value_name = "COUNT",
-        value_parser = value::workers
-    )]
+    #[arg(help_heading = "Clusters", long, value_name = "COUNT", value_parser = value::workers)]
     pub concurrent_syncs: Option<usize>,
 
     /// YAML file with the control namespaces to serve and their target clusters; it is reloaded when it changes
@@ -106,14 +80,27 @@ pub struct RunOptions {
     pub cells: Option<PathBuf>,
 
     /// Serve the control planes that are found: gardener, cluster-api, or folder=DIR (a kubeconfig per namespace)
-    #[arg(help_heading = "Clusters", long, value_name = "SOURCE", conflicts_with = "cells",
-        value_parser = value::fleet)]
+    #[arg(
+        help_heading = "Clusters",
+        long,
+        value_name = "SOURCE",
+        conflicts_with = "cells",
+        value_parser = value::fleet
+    )]
     pub fleet: Option<PlaneSource>,
 
     /// Labels of the namespaces that --fleet serves, such as env=test,!example.com/other
-    #[arg(help_heading = "Clusters", long, value_name = "LABELS", requires = "fleet",
-        value_parser = value::selector)]
+    #[arg(help_heading = "Clusters", long, value_name = "LABELS", requires = "fleet", value_parser = value::selector)]
     pub fleet_selector: Option<NamespaceSelector>,
+
+    /// Replicas with the same name share the control planes of --fleet [default: default]
+    #[arg(help_heading = "Clusters", long, value_name = "NAME", requires = "fleet", value_parser = value::fleet_name)]
+    pub fleet_name: Option<String>,
+
+    /// Namespace of the Leases with which replicas of --fleet know each other [default: that of this pod]
+    #[arg(help_heading = "Clusters", long, value_name = "NAMESPACE", requires = "fleet",
+        value_parser = value::namespace)]
+    pub fleet_namespace: Option<String>,
 
     /// Sets and deployments.
     #[command(flatten)]

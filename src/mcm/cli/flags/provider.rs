@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args};
 
 use super::{DriverOptions, LeaderElectionOptions, LogOptions, value};
-use mcm_runtime::http::CertificateFiles;
+use mcm_runtime::{http::CertificateFiles, metrics::MachineSeries};
 
 /// All flags of `capi-manager`.
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -26,11 +26,7 @@ pub struct CapiManagerOptions {
     #[arg(
         help_heading = "Clusters",
         long,
-        value_name = "BOOL",
         default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
         action = ArgAction::Set,
         value_parser = value::boolean
     )]
@@ -40,11 +36,7 @@ pub struct CapiManagerOptions {
     #[arg(
         help_heading = "Clusters",
         long,
-        value_name = "BOOL",
         default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
         action = ArgAction::Set,
         value_parser = value::boolean
     )]
@@ -56,13 +48,7 @@ pub struct CapiManagerOptions {
 
     /// How often VMs of MCMMachines are checked: one that was deleted or stopped, and changed addresses, show after this time.
     /// All VMs of an account are checked together
-    #[arg(
-        help_heading = "Clusters",
-        long,
-        default_value = "5m",
-        value_name = "DURATION",
-        value_parser = value::period
-    )]
+    #[arg(help_heading = "Clusters", long, default_value = "5m", value_parser = value::period)]
     pub vm_check_period: Duration,
 
     /// Requests per second to the management cluster
@@ -75,23 +61,11 @@ pub struct CapiManagerOptions {
 
     /// Nodes of one workload cluster, with 8 KiB of memory each on average. The Nodes of a cluster that has more are unknown,
     /// and other clusters are not affected
-    #[arg(
-        help_heading = "Clusters",
-        long,
-        default_value = "20000",
-        value_name = "COUNT",
-        value_parser = value::nodes
-    )]
+    #[arg(help_heading = "Clusters", long, default_value = "20000", value_name = "COUNT", value_parser = value::nodes)]
     pub max_nodes_per_target: usize,
 
     /// Accepted and ignored: objects are reconciled when they change and when a wait ends
-    #[arg(
-        help_heading = "Clusters",
-        long,
-        default_value = "10m",
-        value_name = "DURATION",
-        value_parser = value::duration
-    )]
+    #[arg(help_heading = "Clusters", long, default_value = "10m", value_parser = value::duration)]
     pub sync_period: Duration,
 
     /// Listen address of /healthz and /readyz
@@ -118,15 +92,22 @@ pub struct CapiManagerOptions {
     #[arg(
         help_heading = "HTTP endpoints",
         long,
-        value_name = "BOOL",
         default_value = "false",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
         action = ArgAction::Set,
         value_parser = value::boolean
     )]
     pub insecure_diagnostics: bool,
+
+    /// Metrics of each machine, API server and cache: auto (up to 1,000 machines and 50 clusters, aggregates above),
+    /// always or never
+    #[arg(
+        help_heading = "HTTP endpoints",
+        long,
+        default_value = "auto",
+        value_name = "CHOICE",
+        value_parser = value::machine_series
+    )]
+    pub machine_series: MachineSeries,
 
     /// Certificate chain of /metrics in PEM form, reloaded when it changes; self-signed if absent
     #[arg(help_heading = "HTTP endpoints", long, value_name = "FILE")]

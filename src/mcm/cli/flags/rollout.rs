@@ -19,19 +19,10 @@ pub struct RolloutOptions {
     pub safety_down: u32,
 
     /// Period of the checks of the number of machines
-    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = value::duration)]
+    #[arg(long, default_value = "1m", value_parser = value::duration)]
     pub machine_safety_overshooting_period: Duration,
 
     /// Disable scale-down by the cluster autoscaler for nodes of a rollout
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_value = "true",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = ArgAction::Set,
-        value_parser = value::boolean
-    )]
+    #[arg(long, default_value = "true", action = ArgAction::Set, value_parser = value::boolean)]
     pub autoscaler_scaledown_annotation_during_rollout: bool,
 }

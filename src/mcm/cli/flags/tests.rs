@@ -9,6 +9,7 @@ use crate::{
 };
 use mcm_driver::SecretPolicy;
 use mcm_rules::safety::meltdown::ReplacementLimit;
+use mcm_runtime::metrics::MachineSeries;
 
 /// Flags of both Go programs, with their defaults.
 const GENERIC: [(&str, &str); 23] = [
@@ -45,8 +46,8 @@ const ROLLOUT: [(&str, &str); 4] = [
     ("autoscaler-scaledown-annotation-during-rollout", "true"),
 ];
 
-/// Flags of the Go machine-controller alone, and three of the safety controllers that it does not have.
-const MACHINE: [(&str, &str); 18] = [
+/// Flags of the Go machine-controller alone, three of the safety controllers, and that of the number of series.
+const MACHINE: [(&str, &str); 19] = [
     ("machine-creation-timeout", "20m"),
     ("machine-health-timeout", "10m"),
     ("machine-drain-timeout", "2h"),
@@ -65,6 +66,7 @@ const MACHINE: [(&str, &str); 18] = [
     ("node-conditions", "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"),
     ("bootstrap-token-auth-extra-groups", ""),
     ("resource-exhausted-retry", "10m"),
+    ("machine-series", "auto"),
 ];
 
 /// Flags without a default.
@@ -148,7 +150,7 @@ fn every_flag_has_the_default_of_the_go_program(#[case] command: &str) {
 #[rstest]
 #[case("machine-controller-manager", &[])]
 #[case("machine-controller", &MACHINES)]
-#[case("run", &["provider", "simulated-cloud", "concurrent-syncs", "cells", "fleet", "fleet-selector", PER_ZONE])]
+#[case("run", &["provider", "simulated-cloud", "concurrent-syncs", "cells", "fleet", "fleet-selector", "fleet-name", "fleet-namespace", PER_ZONE])]
 fn there_is_no_other_flag(#[case] command: &str, #[case] without_default: &[&'static str]) {
     let known: BTreeSet<_> =
         table(command).into_iter().map(|(flag, _)| flag).chain(without_default.iter().copied()).collect();
@@ -231,6 +233,7 @@ fn the_machine_controller_gets_typed_values() {
             node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".parse().unwrap(),
             bootstrap_token_auth_extra_groups: String::new(),
             resource_exhausted_retry: 10 * MINUTE,
+            machine_series: MachineSeries::Auto,
         }
     );
 }
@@ -299,6 +302,9 @@ fn what_the_secrets_of_cells_may_use_is_in_their_file(#[case] flag: &str, #[case
 #[case(&["--fleet=folder=/x", "--fleet-selector=a=b"], "take files out of the folder")]
 #[case(&["--fleet=gardener", "--cells=/c"], "not both")]
 #[case(&["--fleet-selector=a=b"], "--fleet")]
+#[case(&["--fleet-name=a"], "--fleet")]
+#[case(&["--fleet=gardener", "--fleet-name=a.b"], "must be 1 to 40")]
+#[case(&["--fleet=gardener", "--fleet-namespace=-"], "must be the name of one namespace")]
 #[case(&["--fleet=folder=x"], "with an absolute path")]
 #[case(&["--fleet=gardener", "--fleet-selector=a in (b)"], "separated by commas")]
 fn a_fleet_has_one_source_and_nothing_of_the_process(#[case] flags: &[&str], #[case] expected: &str) {
@@ -334,6 +340,14 @@ fn node_conditions_are_split_at_commas_and_nothing_else() {
 fn no_pause_after_exhaustion_means_the_usual_pause() {
     assert_eq!(machine_controller(&["--resource-exhausted-retry=0"]).machine.resource_exhausted_retry, 10 * MINUTE);
     assert_eq!(machine_controller(&["--resource-exhausted-retry=1s"]).machine.resource_exhausted_retry, SECOND);
+}
+
+#[test]
+fn the_choice_of_series_is_one_of_three_words() {
+    assert_eq!(machine_controller(&["--machine-series=always"]).machine.machine_series, MachineSeries::Always);
+    assert_eq!(run(&["--machine-series", "never"]).machine.machine_series, MachineSeries::Never);
+    let refused = refusal(&["run", "--machine-series=some"]);
+    assert!(refused.contains("--machine-series=some: must be auto, always or never"), "{refused}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::{
 use mcm_driver::secret_policy::{ALL_NAMESPACES, AllowedEndpoint, InvalidEndpoint};
 #[cfg(feature = "remote")]
 use mcm_driver_host::remote::{DriverAddress, DriverEndpoint, InvalidDriverAddress, ListenAddress};
+use mcm_runtime::{members::is_fleet_name, metrics::MachineSeries};
 
 /// An invalid value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -234,6 +235,15 @@ pub fn fleet(text: &str) -> Result<PlaneSource, InvalidValue> {
     PlaneSource::parse(text).ok_or(InvalidValue::range(RULE))
 }
 
+/// The name of a fleet of replicas.
+///
+/// # Errors
+/// It does not fit into the name of a Lease.
+pub fn fleet_name(text: &str) -> Result<String, InvalidValue> {
+    const RULE: &str = "must be 1 to 40 of a-z, 0-9 and \"-\", not at the start or end";
+    if is_fleet_name(text) { Ok(text.to_owned()) } else { Err(InvalidValue::range(RULE)) }
+}
+
 /// A selector of Namespaces.
 ///
 /// # Errors
@@ -289,6 +299,16 @@ pub fn http_url(text: &str) -> Result<Url, InvalidValue> {
         Ok(url) if url.scheme() == "http" && url.has_host() => Ok(url),
         _ => Err(InvalidValue::syntax("must be an http URL, such as http://127.0.0.1:10270")),
     }
+}
+
+/// A choice of series.
+///
+/// # Errors
+/// It is not one of the three.
+pub fn machine_series(text: &str) -> Result<MachineSeries, InvalidValue> {
+    let all = [MachineSeries::Auto, MachineSeries::Always, MachineSeries::Never];
+    let chosen = all.into_iter().find(|choice| choice.as_str() == text);
+    chosen.ok_or_else(|| InvalidValue::syntax("must be auto, always or never"))
 }
 
 /// The simulated cloud to serve.

@@ -1,5 +1,7 @@
-//! `mcm fleet`: the control planes of a cluster, the process that serves each, and the trouble of each.
+//! `mcm fleet`: the control planes of a cluster, the process that serves each, and the trouble of each; `mcm fleet release`.
 
+mod members;
+mod release;
 mod report;
 
 use std::{
@@ -8,7 +10,7 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Namespace};
 use kube::{Api, Client, ResourceExt, api::ListParams, core::PartialObjectMeta};
@@ -39,6 +41,8 @@ use mcm_runtime::{
 /// Options of the command.
 #[derive(Args, Debug)]
 pub struct FleetViewOptions {
+    #[command(subcommand)]
+    command: Option<FleetCommand>,
     /// Show only Namespaces with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = value::selector)]
     selector: Option<NamespaceSelector>,
@@ -54,16 +58,43 @@ pub struct FleetViewOptions {
     output: OutputOptions,
 }
 
-/// Shows the control planes of a cluster.
+/// Sub-commands of `mcm fleet`.
+#[derive(Debug, Subcommand)]
+enum FleetCommand {
+    /// Free a control plane whose replicas have all ended, so that another manager need not wait for its Leases
+    ///
+    /// The Leases of a control plane that replicas of mcm run --fleet serve are valid for 15 minutes. While one of the replicas lives,
+    /// it takes over by itself, and this command refuses. Exit codes: 0 if the Leases are free, 3 if not, 1 if it could not be found out.
+    #[command(
+        after_help = "Examples:\n  mcm fleet release shoot--a--one --dry-run\n  mcm fleet release shoot--a--one\n  mcm fleet release shoot--a--one --dead     after all replicas were killed\n\nNext: mcm fleet shows which process serves it then."
+    )]
+    Release(Box<release::ReleaseOptions>),
+}
+
+/// Shows the control planes of a cluster, or frees one.
 ///
 /// # Errors
-/// The Leases cannot be listed, nor the Namespaces if there is a selector.
+/// The Leases cannot be listed, nor the Namespaces if there is a selector. A control plane cannot be freed.
 pub async fn run(options: FleetViewOptions) -> Result<CommandAnswer> {
+    match options.command {
+        Some(FleetCommand::Release(options)) => release::run(*options).await,
+        None => view(options).await,
+    }
+}
+
+async fn view(options: FleetViewOptions) -> Result<CommandAnswer> {
     let cluster = ClusterOptions { namespace: None, kubeconfig: options.kubeconfig, context: options.context };
     let reach = ReadingOptions::for_clusters(cluster, "none".to_owned()).reach().await?;
     reach.check().await?;
     let mut unread = Vec::new();
     let mut planes = planes(&reach.control, &mut unread).await?;
+    match members::leases(&reach.control, None).await {
+        Ok(members) => {
+            let leases = planes.values_mut().flat_map(|plane| &mut plane.leases);
+            leases.for_each(|lease| members::show_owner(lease, &members));
+        }
+        Err(error) => unread.push(error_line(&error)),
+    }
     if let Some(selector) = &options.selector {
         let selected = selected(&reach.control, selector).await?;
         planes.retain(|namespace, _| selected.contains(namespace));
@@ -98,7 +129,7 @@ async fn planes(control: &Client, unread: &mut Vec<String>) -> Result<BTreeMap<S
     for role in [MACHINES, SETS] {
         for DatedObject(lease) in reader::pages(&leases, named(role.lease)).await? {
             let plane = planes.entry(lease.namespace().unwrap_or_default()).or_default();
-            plane.leases.push(reader::manager(&RoleLease { role, lease: Some(lease) }));
+            plane.leases.push(reader::manager(&RoleLease::new(role, Some(lease))));
         }
     }
     let deployments: Api<Deployment> = Api::all(control.clone());

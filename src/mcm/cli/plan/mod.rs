@@ -3,7 +3,7 @@
 mod policy;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{
     exit::{CommandAnswer, CommandExit},
-    format::{OutputFormat, OutputOptions},
     objects::{self, FolderDepth},
     reading::{ReadingOptions, namespaces},
+    terminal::LookOptions,
 };
 use crate::api::labels;
 pub(super) use mcm_insight::plan::answer::Plan;
@@ -28,20 +28,19 @@ use mcm_insight::{
     memory::{self, Memory},
     plan::{
         answer::{Action, ObjectPlan, PlanVerdict},
+        assume::AssumedFault,
         change::{ChangeContent, PlannedChange, kind_of},
         everything::{changes as changes_of_everything, joined},
         fields::{assignment, join, to_value},
-        planner::plan_of,
+        markdown,
+        planner::{PlanPremises, plan_of},
     },
     read_only::{ReadOnly, ReadOnlyClients},
     reader,
     story::{CLASS, DEPLOYMENT, NamespaceFacts},
     terminal::TerminalLook,
 };
-use mcm_rules::plan::{
-    SubjectRef,
-    shell::{is_of_target, word},
-};
+use mcm_rules::plan::{SubjectRef, counted, shell::word};
 
 /// Options of the command.
 #[derive(Args, Debug)]
@@ -50,7 +49,8 @@ pub struct PlanOptions {
     /// Without an object and files, it is for each MachineDeployment of the namespace and each MachineSet that has none
     #[arg(value_name = "OBJECT", conflicts_with = "files")]
     object: Option<String>,
-    /// Files or folders with the objects as they would be applied; "-" is standard input
+    /// Files or folders with the objects as they would be applied; "-" is standard input. Without -n, each namespace that they
+    /// name is planned
     #[arg(short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
     files: Vec<PathBuf>,
     /// Read the folders within these folders as well
@@ -77,6 +77,9 @@ pub struct PlanOptions {
     /// Ask the cloud, with the credentials in the Secrets of classes and calls that only read, whether it has what new VMs need
     #[arg(long)]
     live: bool,
+    /// A fault that is assumed: stock-out=CLASS, of which the cloud creates no VM, or zone-down=ZONE, whose Nodes are silent
+    #[arg(long, value_name = "FAULT", action = ArgAction::Append)]
+    assume: Vec<AssumedFault>,
     /// Flags of the manager: a command line, a manifest or the answer of /configz; if absent, the manager is asked
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -85,8 +88,30 @@ pub struct PlanOptions {
     fail_on: Vec<FailOn>,
     #[command(flatten)]
     reading: ReadingOptions,
+    /// Format of the answer
+    #[arg(short = 'o', long = "output", value_enum, value_name = "OUTPUT", default_value_t = PlanFormat::Text)]
+    format: PlanFormat,
     #[command(flatten)]
-    output: OutputOptions,
+    look: LookOptions,
+}
+
+impl PlanOptions {
+    /// The premises of all plans of the call.
+    fn premises(&self) -> PlanPremises {
+        let faults = self.assume.iter().cloned().collect();
+        PlanPremises { new_secrets: BTreeSet::new(), is_live: self.live, faults }
+    }
+}
+
+/// The format of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PlanFormat {
+    /// For a terminal.
+    Text,
+    /// One JSON document.
+    Json,
+    /// For a comment of a pull request.
+    Markdown,
 }
 
 /// The rounds that are shown.
@@ -137,18 +162,22 @@ impl FailOn {
 /// # Errors
 /// The clusters or files cannot be read, or there is no such object.
 pub async fn run(options: PlanOptions) -> Result<CommandAnswer> {
-    let (plan, head) = if options.all_namespaces { in_all(&options).await? } else { in_one(&options).await? };
+    let (plan, head) = match options.all_namespaces {
+        true => in_all(&options).await?,
+        false => in_some(&options).await?,
+    };
     let is_refused = plan.objects.iter().any(|object| object.verdict == PlanVerdict::Refused);
     let is_no = is_refused || options.fail_on.iter().any(|one| one.is_met(&plan));
-    let text = match options.output.format {
-        OutputFormat::Text => format!("{head}\n\n{}", report(options.output.look(), &plan, options.steps)),
-        OutputFormat::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
+    let text = match options.format {
+        PlanFormat::Text => format!("{head}\n\n{}", report(options.look.stdout(), &plan, options.steps)),
+        PlanFormat::Json => format!("{}\n", serde_json::to_string_pretty(&plan)?),
+        PlanFormat::Markdown => markdown::plan(&head, &plan),
     };
     Ok(CommandAnswer { text, exit: if is_no { CommandExit::No } else { CommandExit::Good } })
 }
 
-/// The plan for objects of one namespace, with the cluster and the namespace.
-async fn in_one(options: &PlanOptions) -> Result<(Plan, String)> {
+/// The plan for an object, for a namespace, or for files, with the cluster and the namespace.
+async fn in_some(options: &PlanOptions) -> Result<(Plan, String)> {
     let depth = if options.recursive { FolderDepth::Folders } else { FolderDepth::Folder };
     let files: Vec<Value> = options
         .files
@@ -158,29 +187,57 @@ async fn in_one(options: &PlanOptions) -> Result<(Plan, String)> {
         .into_iter()
         .flatten()
         .collect();
-    // As for kubectl, the namespace that the files name needs no flag.
-    let mut reading = options.reading.clone();
-    reading.cluster.namespace = reading.cluster.namespace.or_else(|| namespace_of(&files));
-    let mut cell = reading.open().await?;
+    let reach = options.reading.reach().await?;
+    reach.check().await?;
+    // As for kubectl, a namespace that the files name needs no flag.
+    let named =
+        if options.reading.cluster.namespace.is_some() { Vec::new() } else { namespaces_of(&files, &reach.namespace) };
+    if let [_, _, ..] = named.as_slice() {
+        return in_several(options, reach, &files, named).await;
+    }
+    let namespace = named.into_iter().next().unwrap_or_else(|| reach.namespace.clone());
+    let mut cell = options.reading.cell(reach.within(&namespace)).await?;
     let head = cell.place.title(&cell.namespace);
     if options.object.is_none() && options.files.is_empty() {
         return Ok((of_everything(options, cell).await?, head));
     }
-    let changes = |facts: &NamespaceFacts| match &options.object {
-        Some(wanted) => change_of(options, facts, wanted).map(|change| (vec![change], Vec::new())),
-        None => changes_of_files(&files, &facts.namespace),
-    };
-    let new_secrets = secrets_of_files(&files, &cell.namespace);
-    Ok((of_changes(&mut cell, new_secrets, options.policy.as_deref(), options.live, changes).await?, head))
+    let Some(wanted) = &options.object else { return Ok((of_files(options, &mut cell, &files).await?, head)) };
+    let changes = |facts: &NamespaceFacts| change_of(options, facts, wanted).map(|change| (vec![change], Vec::new()));
+    Ok((of_changes(&mut cell, options.premises(), options.policy.as_deref(), changes).await?, head))
 }
 
-/// The plan for a merge patch of a deployment.
+/// The plan for files with objects of several namespaces, with the cluster.
+async fn in_several(
+    options: &PlanOptions,
+    reach: ReadOnlyClients,
+    files: &[Value],
+    namespaces: Vec<String>,
+) -> Result<(Plan, String)> {
+    let head = reach.place.title_of_many(&counted(namespaces.len(), "namespace"));
+    let (now, default) = (Timestamp::now(), reach.namespace.clone());
+    let plans = namespaces.into_iter().map(async |namespace| {
+        let mut cell = options.reading.cell(reach.within(&namespace)).await?;
+        let is_within = |object: &&Value| object["metadata"]["namespace"].as_str().unwrap_or(&default) == namespace;
+        let files: Vec<Value> = files.iter().filter(is_within).cloned().collect();
+        Ok::<_, anyhow::Error>((namespace, of_files(options, &mut cell, &files).await?))
+    });
+    let plans = stream::iter(plans).buffered(namespaces::AT_A_TIME).try_collect().await?;
+    Ok((joined(now, plans, &BTreeMap::new()), head))
+}
+
+/// The plan for the objects of files, of one namespace.
+async fn of_files(options: &PlanOptions, cell: &mut ReadOnly, files: &[Value]) -> Result<Plan> {
+    let premises = PlanPremises { new_secrets: secrets_of_files(files, &cell.namespace), ..options.premises() };
+    let changes = |facts: &NamespaceFacts| changes_of_files(files, &facts.namespace);
+    of_changes(cell, premises, options.policy.as_deref(), changes).await
+}
+
+/// The plan for one change.
 ///
 /// # Errors
 /// The objects cannot be read.
-pub(super) async fn of_patch(cell: &mut ReadOnly, name: &str, patch: Value) -> Result<Plan> {
-    let change = PlannedChange { kind: DEPLOYMENT, name: name.to_owned(), wish: ChangeContent::Patch(patch) };
-    of_changes(cell, BTreeSet::new(), None, false, |_| Ok((vec![change], Vec::new()))).await
+pub(super) async fn of_change(cell: &mut ReadOnly, change: PlannedChange) -> Result<Plan> {
+    of_changes(cell, PlanPremises::default(), None, |_| Ok((vec![change], Vec::new()))).await
 }
 
 /// The plan for everything in all namespaces, with the cluster.
@@ -201,34 +258,36 @@ async fn of_namespace(options: &PlanOptions, reach: ReadOnlyClients) -> Result<(
 
 /// The plan for everything in a namespace. Settled objects are counted.
 async fn of_everything(options: &PlanOptions, cell: ReadOnly) -> Result<Plan> {
-    let mut cell = cell;
-    let changes = |facts: &NamespaceFacts| Ok(changes_of_everything(facts));
-    let plan = of_changes(&mut cell, BTreeSet::new(), options.policy.as_deref(), options.live, changes).await?;
-    Ok(plan.without_settled())
+    let (mut cell, mut is_partial) = (cell, false);
+    let changes = |facts: &NamespaceFacts| {
+        is_partial = !facts.is_whole();
+        Ok(changes_of_everything(facts))
+    };
+    let plan = of_changes(&mut cell, options.premises(), options.policy.as_deref(), changes).await?;
+    Ok(Plan { complete: plan.complete && !is_partial, ..plan.without_settled() })
 }
 
 /// The plan for changes that follow from the objects of a namespace, with notes about these.
-async fn of_changes(
+pub(super) async fn of_changes(
     cell: &mut ReadOnly,
-    new_secrets: BTreeSet<String>,
+    premises: PlanPremises,
     policy: Option<&Path>,
-    is_live: bool,
     changes: impl FnOnce(&NamespaceFacts) -> Result<(Vec<PlannedChange>, Vec<String>)>,
 ) -> Result<Plan> {
     let mut facts = reader::unplanned(cell).await?;
     let flags = policy::apply(policy, cell, &facts.managers).await?;
-    // The source of the flags says which manager did not answer.
+    // The source of the flags names the manager that did not answer.
     facts.memory = Memory { problems: Vec::new(), ..memory::ask(cell, &facts.managers, None).await };
     facts.budgets = budget_reader::awaited(cell, &facts).await;
     let (changes, mut notes) = changes(&facts)?;
     let objects: Vec<SubjectRef> = changes.iter().map(|change| facts.subject(change.kind, &change.name)).collect();
     reader::plan_below(cell, &mut facts, &objects);
     notes.extend(reader::notes(cell, &facts));
-    let mut plan = plan_of(cell, &facts, &changes, new_secrets, is_live).await?;
+    let mut plan = plan_of(cell, &facts, &changes, premises).await?;
     plan.notes.splice(0..0, notes);
     let remedies = plan.objects.iter_mut().flat_map(|one| &mut one.blockers).flat_map(|one| &mut one.remedies);
     for remedy in remedies {
-        remedy.command = cell.place.call.addressed(&remedy.command, is_of_target(&remedy.command));
+        remedy.command = cell.place.addressed(&remedy.command);
     }
     plan.flags = Some(flags);
     Ok(plan)
@@ -301,12 +360,12 @@ pub(super) fn to_revision(facts: &NamespaceFacts, name: &str, revision: i64) -> 
     Ok(json!({ "spec": { "template": patch } }))
 }
 
-/// The namespace that all objects of files which are planned name; `None` if one of them names another, or none.
-fn namespace_of(files: &[Value]) -> Option<String> {
+/// The namespaces of the objects of files that are planned. An object that names none is in the default one.
+fn namespaces_of(files: &[Value], default: &str) -> Vec<String> {
     let planned = files.iter().filter(|object| kind_of(object).is_some());
-    let mut namespaces = planned.map(|object| object["metadata"]["namespace"].as_str());
-    let first = namespaces.next()??;
-    namespaces.all(|other| other == Some(first)).then(|| first.to_owned())
+    let names: BTreeSet<&str> =
+        planned.map(|object| object["metadata"]["namespace"].as_str().unwrap_or(default)).collect();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 fn changes_of_files(files: &[Value], namespace: &str) -> Result<(Vec<PlannedChange>, Vec<String>)> {

@@ -50,6 +50,9 @@ async fn asked(cell: &ReadOnly, managers: &[ManagerLease]) -> (ManagerFlags, Str
         (true, false) => {
             format!("the defaults, because no manager answered ({}); --policy names others", problems.join("; "))
         }
+        (true, true) if managers.is_empty() => {
+            "the defaults, because the Leases of the managers could not be read; --policy names others".to_owned()
+        }
         (true, true) => "the defaults, because no manager of mcm holds a Lease".to_owned(),
     };
     (flags, source)

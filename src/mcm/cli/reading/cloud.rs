@@ -5,16 +5,19 @@ use std::sync::Arc;
 #[cfg(feature = "remote")]
 use anyhow::bail;
 use anyhow::{Result, anyhow};
+use async_trait::async_trait;
 use kube::ResourceExt;
 
 use crate::{
     api::machine::MachineClass,
     cli::flags::DriverOptions,
     process::{DriverSources, SimulatedPlace},
-    simulated_cloud::{CloudApi, CloudSimulator, SimulatedCloudClient, SimulationSettings},
+    simulated_cloud::{
+        CloudApi, CloudCallError, CreateVm, ListedVms, SimulatedCloudClient, TagRequest, VmSelector, VmView,
+    },
 };
 use mcm_controllers::machine;
-use mcm_driver::{DriverGuards, VmsByProviderId};
+use mcm_driver::{Code, DriverGuards, VmsByProviderId};
 use mcm_driver_host::DriverCatalogue;
 use mcm_runtime::{objects::chain, secrets::SecretCache};
 
@@ -23,13 +26,11 @@ use mcm_runtime::{objects::chain, secrets::SecretCache};
 /// # Errors
 /// The provider is not built in, or an address cannot be used.
 pub(in crate::cli) fn open_drivers(options: &DriverOptions) -> Result<DriverCatalogue> {
-    // Without an address nothing is in it, so nothing is found.
     let simulated_cloud = || {
         Ok(match &options.simulated_cloud {
             Some(SimulatedPlace::Url(address)) => Arc::new(SimulatedCloudClient::new(address)?) as Arc<dyn CloudApi>,
-            Some(SimulatedPlace::Embedded) | None => {
-                Arc::new(CloudSimulator::new(0, SimulationSettings::default())) as Arc<dyn CloudApi>
-            }
+            // One that is embedded is in the process of a manager.
+            Some(SimulatedPlace::Embedded) | None => Arc::new(UnnamedCloud),
         })
     };
     #[cfg(feature = "remote")]
@@ -45,6 +46,48 @@ pub(in crate::cli) fn open_drivers(options: &DriverOptions) -> Result<DriverCata
         remote: &remote,
     };
     Ok(sources.open(options.provider.as_deref(), &DriverGuards::unobserved())?)
+}
+
+/// A simulated cloud whose address the call does not have. An empty one would prove that no VM exists.
+#[derive(Debug)]
+struct UnnamedCloud;
+
+impl UnnamedCloud {
+    fn refuse<T>() -> Result<T, CloudCallError> {
+        let message = "the address of the simulated cloud is not given: pass --simulated-cloud=URL";
+        Err(CloudCallError::new(Code::FailedPrecondition, message))
+    }
+}
+
+#[async_trait]
+impl CloudApi for UnnamedCloud {
+    async fn create(&self, _: &CreateVm) -> Result<VmView, CloudCallError> {
+        Self::refuse()
+    }
+
+    async fn initialize(&self, _: &str) -> Result<VmView, CloudCallError> {
+        Self::refuse()
+    }
+
+    async fn tag(&self, _: &str, _: &TagRequest) -> Result<VmView, CloudCallError> {
+        Self::refuse()
+    }
+
+    async fn delete(&self, _: &VmSelector) -> Result<(), CloudCallError> {
+        Self::refuse()
+    }
+
+    async fn status(&self, _: &VmSelector) -> Result<VmView, CloudCallError> {
+        Self::refuse()
+    }
+
+    async fn list(&self, _: &str) -> Result<ListedVms, CloudCallError> {
+        Self::refuse()
+    }
+
+    async fn set_member(&self, _: &str, _: &str, _: bool) -> Result<(), CloudCallError> {
+        Self::refuse()
+    }
 }
 
 /// The VMs of a class, as its driver lists them with the credentials in its Secrets.

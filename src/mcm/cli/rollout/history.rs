@@ -10,6 +10,12 @@ use kube::ResourceExt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::lookup::find;
+use crate::api::{
+    kinds::{self, MACHINE_SETS},
+    labels,
+    machine::MachineSet,
+};
 use crate::cli::{
     document::JsonDocument,
     exit::{CommandAnswer, CommandExit},
@@ -30,6 +36,8 @@ use mcm_rules::plan::SubjectRef;
 const SOON: SignedDuration = SignedDuration::from_secs(30);
 /// Width from which changes have a column. Below, each is in a line under its revision.
 const WIDE: usize = 140;
+/// Kinds without which the revisions, or the Machines of each, are not known.
+const NEEDED: [&str; 2] = [MACHINE_SETS.plural, kinds::MACHINES.plural];
 /// Column in which these lines begin.
 const INDENT: usize = 10;
 
@@ -52,16 +60,26 @@ pub struct HistoryOptions {
 pub(super) async fn run(options: HistoryOptions) -> Result<CommandAnswer> {
     let cell = options.reading.open().await?;
     let facts = reader::facts(&cell).await?;
-    let object = reader::find_deployment(&facts, &options.deployment)?;
+    let object = find(&cell, &facts, &options.deployment).await?;
     let revisions = facts.family(&object.name).map(|family| revisions(&facts, &family)).unwrap_or_default();
+    let unread: Vec<&String> = facts.unread.iter().filter(|kind| NEEDED.contains(&kind.as_str())).collect();
     let text = match options.output.format {
-        OutputFormat::Text => facts.place.head(&facts.namespace) + &text(options.output.look(), &revisions, facts.now),
+        OutputFormat::Text if unread.is_empty() => {
+            facts.place.head(&facts.namespace) + &text(options.output.look(), &revisions, facts.now)
+        }
+        OutputFormat::Text => {
+            let shown =
+                if revisions.is_empty() { String::new() } else { text(options.output.look(), &revisions, facts.now) };
+            let notes = reader::notes(&cell, &facts).into_iter().map(|note| format!("note: {note}\n"));
+            facts.place.head(&facts.namespace) + &shown + &notes.collect::<String>()
+        }
         OutputFormat::Json => {
             let history = RolloutHistory { deployment: &object, revisions: &revisions };
             JsonDocument::new("RolloutHistory", facts.now, history).pretty()?
         }
     };
-    Ok(CommandAnswer { text, exit: CommandExit::Good })
+    let exit = if unread.is_empty() { CommandExit::Good } else { CommandExit::No };
+    Ok(CommandAnswer { text, exit })
 }
 
 /// The answer as JSON.
@@ -98,7 +116,7 @@ pub(in crate::cli) struct DeploymentRevision {
 pub(in crate::cli) fn revisions(facts: &NamespaceFacts, family: &DeploymentFamily<'_>) -> Vec<DeploymentRevision> {
     let current = family.new_set().map(|set| set.name_any());
     let entries = family.deployment.metadata.managed_fields.as_deref().unwrap_or_default();
-    let revision = |set: &&crate::api::machine::MachineSet| {
+    let revision = |set: &&MachineSet| {
         let name = set.name_any();
         let machines = facts.machines_of_set(&name);
         let going = machines.iter().filter(|machine| machine.is_terminating()).count();
@@ -115,19 +133,36 @@ pub(in crate::cli) fn revisions(facts: &NamespaceFacts, family: &DeploymentFamil
                 .before(set)
                 .map(|before| changes(&before.spec.template, &set.spec.template))
                 .unwrap_or_default(),
-            by: writer(entries, created).unwrap_or_default(),
+            by: match is_reused(set) {
+                false => writer(entries, created),
+                // The last writer of the template made the revision, and not its first author.
+                true => last_writer(entries).filter(|_| is_current),
+            }
+            .unwrap_or_default(),
             set: name,
         }
     };
     family.sets.iter().map(revision).collect()
 }
 
+/// The set had another revision before: it is older than its present one.
+fn is_reused(set: &MachineSet) -> bool {
+    set.annotations().get(labels::REVISION_HISTORY).is_some_and(|history| !history.is_empty())
+}
+
+fn writes_template(entry: &&ManagedFieldsEntry) -> bool {
+    entry.subresource.is_none()
+        && entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:template").is_some())
+}
+
+/// The manager that was the last to write the template.
+fn last_writer(entries: &[ManagedFieldsEntry]) -> Option<String> {
+    let dated = entries.iter().filter(writes_template).filter(|entry| entry.time.is_some());
+    dated.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
+}
+
 /// The manager that wrote the template shortly before a set was created.
 fn writer(entries: &[ManagedFieldsEntry], created: Option<Timestamp>) -> Option<String> {
-    let writes_template = |entry: &&ManagedFieldsEntry| {
-        entry.subresource.is_none()
-            && entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:template").is_some())
-    };
     let created = created?;
     let age = |entry: &ManagedFieldsEntry| Some(created.duration_since(entry.time.as_ref()?.0));
     let is_soon = |entry: &&ManagedFieldsEntry| {

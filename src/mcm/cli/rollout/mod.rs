@@ -1,6 +1,7 @@
 //! `mcm rollout`: follows and steers the rollout of a MachineDeployment.
 
 pub(super) mod history;
+mod lookup;
 mod report;
 mod seen;
 mod status;
@@ -40,6 +41,14 @@ pub enum RolloutCommand {
         after_help = "Examples:\n  mcm rollout undo pool -n demo\n  mcm rollout undo pool -n demo --to-revision 1 --dry-run\n\nNext: mcm rollout status pool -n demo follows it."
     )]
     Undo(Box<UndoOptions>),
+    /// End a rollout that is under way, also if it is paused
+    ///
+    /// Returns to the template of the set that has the available machines, and ends a pause: the machines of the new template are
+    /// replaced. The plan of the change is made first, and a change that something blocks is refused.
+    #[command(
+        after_help = "Examples:\n  mcm rollout abort pool -n demo\n  mcm rollout abort pool -n demo --dry-run\n\nNext: mcm rollout status pool -n demo follows it."
+    )]
+    Abort(Box<RolloutVerbOptions>),
     /// Pause a rollout; scaling continues
     #[command(
         after_help = "Examples:\n  mcm rollout pause pool -n demo\n\nNext: mcm rollout resume pool -n demo continues it."
@@ -74,6 +83,7 @@ pub async fn run(command: RolloutCommand) -> Result<CommandAnswer> {
         }
         RolloutCommand::History(options) => history::run(*options).await,
         RolloutCommand::Undo(options) => verbs::run(options.verb()).await,
+        RolloutCommand::Abort(options) => verbs::run(options.verb(ChangeVerb::Abort)).await,
         RolloutCommand::Pause(options) => verbs::run(options.verb(ChangeVerb::Pause)).await,
         RolloutCommand::Resume(options) => verbs::run(options.verb(ChangeVerb::Resume)).await,
         RolloutCommand::Restart(options) => verbs::run(options.verb(ChangeVerb::Restart)).await,

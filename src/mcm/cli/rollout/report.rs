@@ -40,12 +40,21 @@ pub(super) fn line(seen: &RolloutSnapshot) -> String {
     let text = match &seen.state {
         RolloutState::Done => "done".to_owned(),
         RolloutState::Rolling => now(seen),
-        RolloutState::Waiting(reason) => format!("waits for {reason}"),
+        RolloutState::Waiting(reason) => waiting(reason),
         RolloutState::Unknown(reason) => format!("unknown: {reason}"),
         RolloutState::Blocked(reason) => format!("blocked: {reason}"),
         RolloutState::Failed(reason) => format!("failed: {reason}"),
     };
     format!("{}: {}: {text}", title(&seen.progress, " "), seen.progress.text())
+}
+
+/// A text without the ages in it, such as `35s ago`, which change every second.
+pub(super) fn without_ages(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let is_ago = |word: &str| word.strip_prefix("ago").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+    let is_age = |number: usize| words.get(number + 1).is_some_and(|next| is_ago(next));
+    let kept = words.iter().enumerate().filter(|(number, _)| !is_age(*number)).map(|(_, word)| *word);
+    kept.collect::<Vec<_>>().join(" ")
 }
 
 /// The deployment and its revision, which has no number before its set exists.
@@ -63,8 +72,13 @@ fn now(seen: &RolloutSnapshot) -> String {
     }
     match seen.answer.next.first() {
         Some(step) => step.action.clone(),
-        None => format!("waits for {}", seen.answer.reason()),
+        None => waiting(&seen.answer.reason()),
     }
+}
+
+/// A reason as a sentence. That of an object below the deployment is one already.
+fn waiting(reason: &str) -> String {
+    if reason.contains(" waits for ") { reason.to_owned() } else { format!("waits for {reason}") }
 }
 
 /// Some lines for a terminal.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::{interval, sleep};
 
-use super::{report, seen::RolloutSnapshot};
+use super::{lookup::find, report, seen::RolloutSnapshot};
 use crate::cli::{
     document::JsonDocument,
     exit::{CommandExit, ExitError},
@@ -60,7 +60,7 @@ pub struct RolloutStatusOptions {
 /// The control cluster cannot be read, the deployment does not exist, or the rollout is blocked, failed or too slow.
 pub(super) async fn run(options: RolloutStatusOptions) -> Result<()> {
     let cell = options.reading.open().await?;
-    let object = reader::find_deployment(&reader::cached(&cell, Vec::new()), &options.deployment)?;
+    let object = find(&cell, &reader::cached(&cell, Vec::new()), &options.deployment).await?;
     let name = &object.name;
     let follow = follow(&cell, &object, &options);
     let Some(timeout) = options.timeout else { return follow.await };
@@ -106,6 +106,11 @@ async fn follow(cell: &ReadOnly, object: &SubjectRef, options: &RolloutStatusOpt
         }
         match (&seen.state, blocked.zip(options.fail_when_blocked)) {
             (RolloutState::Done, _) => return Ok(()),
+            (RolloutState::Unknown(reason), _) if !seen.answer.unread.is_empty() => {
+                return Err(
+                    ExitError::no(format!("the rollout of {name} is unknown: {reason}"), why(cell, name)).into()
+                );
+            }
             (RolloutState::Failed(reason), _) => {
                 return Err(ExitError::no(format!("the rollout of {name} failed: {reason}"), why(cell, name)).into());
             }
@@ -230,7 +235,10 @@ impl RolloutScreen {
         let (key, text) = match self.output {
             OutputFormat::Json => {
                 let status = RolloutStatus::from_snapshot(seen, blocked, silent);
-                (serde_json::to_string(&status)?, JsonDocument::new("RolloutStatus", now, status).line()?)
+                (
+                    report::without_ages(&serde_json::to_string(&status)?),
+                    JsonDocument::new("RolloutStatus", now, status).line()?,
+                )
             }
             OutputFormat::Text if is_live => {
                 let frame = format!("{}{}", self.head, report::frame(self.look, seen, blocked, now));
@@ -240,7 +248,7 @@ impl RolloutScreen {
             OutputFormat::Text => {
                 let line = silence.unwrap_or_else(|| self.look.written(&report::line(seen)));
                 let head = if self.shown.is_empty() { self.head.as_str() } else { "" };
-                (line.clone(), format!("{head}{} {line}\n", report::clock(now)))
+                (report::without_ages(&line), format!("{head}{} {line}\n", report::clock(now)))
             }
         };
         if key == self.shown {

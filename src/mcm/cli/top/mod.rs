@@ -15,6 +15,8 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
+#[cfg(test)]
+pub(super) use view::TopVerdict;
 use view::{KeyEffect, TopModel, TopPage, TopViewState};
 
 use super::{
@@ -58,12 +60,12 @@ pub async fn run(options: TopOptions) -> Result<CommandAnswer> {
     let mut source = match options.all_namespaces {
         true => {
             let found = options.reading.each_namespace(async |cell| Ok(NamespaceSource::open(cell).await)).await?;
-            TopSource { is_of_all: true, place: found.place, namespaces: found.readings }
+            TopSource { is_of_all: true, refused: found.notes(), place: found.place, namespaces: found.readings }
         }
         false => TopSource::of_one(options.reading.open().await?).await,
     };
     if !look.is_terminal {
-        return Ok(CommandAnswer { text: view::plain(look, &source.model()), exit: CommandExit::Good });
+        return Ok(CommandAnswer { text: view::plain(look, &source.model()), exit: source.exit() });
     }
     let terminal = ratatui::try_init().context("use the terminal")?;
     let ended = follow(terminal, &mut source, &options, look).await;
@@ -95,20 +97,30 @@ impl NamespaceSource {
 /// The namespaces on the screen.
 struct TopSource {
     is_of_all: bool,
+    /// Notes about namespaces that the user may not read.
+    refused: Vec<String>,
     place: CallTarget,
     namespaces: Vec<NamespaceSource>,
 }
 
 impl TopSource {
     async fn of_one(cell: ReadOnly) -> Self {
-        Self { is_of_all: false, place: cell.place.clone(), namespaces: vec![NamespaceSource::open(cell).await] }
+        let (place, namespaces) = (cell.place.clone(), vec![NamespaceSource::open(cell).await]);
+        Self { is_of_all: false, refused: Vec::new(), place, namespaces }
+    }
+
+    fn exit(&self) -> CommandExit {
+        match self.refused.is_empty() {
+            true => CommandExit::of_facts(self.namespaces.iter().map(|one| &one.facts)),
+            false => CommandExit::No,
+        }
     }
 
     fn model(&self) -> TopModel {
         let silent = self.namespaces.iter().find_map(|one| one.answers.silent_since());
         let models = self.namespaces.iter().map(|one| TopModel::from_facts(&one.facts));
         let model = match self.is_of_all {
-            true => TopModel::of_all(&self.place.cluster, models, Timestamp::now()),
+            true => TopModel::of_all(&self.place.cluster, models, &self.refused, Timestamp::now()),
             false => models.reduce(|first, _| first).unwrap_or_default(),
         };
         model.silent(silent)
@@ -197,7 +209,7 @@ async fn text(
     match page {
         TopPage::Why => {
             let notes = reader::notes(cell, facts);
-            report::one(look, &facts.answer(object), facts.manager_of(&object.kind), &notes, facts)
+            report::one(look, &facts.answer(object), facts.manager_for(object), &notes, facts)
         }
         TopPage::Tree => {
             let (branches, notes) = tree::grow(cell, facts, std::slice::from_ref(object)).await;
@@ -211,6 +223,12 @@ async fn text(
         },
         TopPage::Help => view::HELP.to_owned(),
     }
+}
+
+/// The verdict of each row.
+#[cfg(test)]
+pub(super) fn verdicts(facts: &NamespaceFacts) -> Vec<TopVerdict> {
+    TopModel::from_facts(facts).verdicts()
 }
 
 #[cfg(test)]

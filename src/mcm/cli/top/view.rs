@@ -1,6 +1,6 @@
 //! The screen: from facts and keys to lines. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use ratatui::{
@@ -12,6 +12,7 @@ use ratatui::{
 };
 
 use crate::cli::rollout::bar;
+use mcm_api::kinds::MACHINE_DEPLOYMENTS;
 use mcm_insight::{
     grouping::{CauseNames, FEWEST, by_key, merged, placed},
     progress::{RolloutProgress, RolloutState},
@@ -28,6 +29,8 @@ const CLUSTER: usize = 24;
 const WIDEST_NAME: usize = 28;
 /// The most machines that run and have a row each.
 const SETTLED: usize = 20;
+/// The most objects that are named because they cannot be decoded.
+const MOST_UNREADABLE: usize = 3;
 /// Height of a frame in a pipe, which is not cut.
 const WHOLE: usize = usize::MAX;
 /// Width of a frame in a pipe.
@@ -58,6 +61,10 @@ pub(super) struct TopModel {
     now: Timestamp,
     manager: String,
     phases: BTreeMap<String, usize>,
+    /// Kinds that could not be read, and namespaces.
+    unread: BTreeSet<String>,
+    /// Objects that cannot be decoded, each with the command that corrects it.
+    unreadable: Vec<(String, String)>,
     deployments: Vec<DeploymentRow>,
 }
 
@@ -153,6 +160,7 @@ impl TopModel {
                 if machine.is_terminating() { "Terminating".to_owned() } else { machine.phase().as_str().to_owned() };
             *phases.entry(if phase.is_empty() { "New".to_owned() } else { phase }).or_default() += 1;
         }
+        let names: CauseNames<'_> = facts.machines.keys().map(String::as_str).collect();
         let deployment = |name: &String| {
             let (object, progress) = (facts.subject(DEPLOYMENT, name), facts.progress(name)?);
             let answer = facts.answer(&object);
@@ -160,7 +168,7 @@ impl TopModel {
             let mut machines: Vec<MachineRow> =
                 facts.machines_of(&object).filter_map(|name| row(facts, name)).collect();
             machines.sort_by(|one, other| other.verdict.cmp(&one.verdict).then_with(|| one.name.cmp(&other.name)));
-            let machines = grouped(facts, machines);
+            let machines = grouped(facts, &names, machines);
             Some(DeploymentRow { object, progress, answer, state, machines })
         };
         let manager = facts.manager_of(DEPLOYMENT).map(|manager| match manager.is_alive(facts.now) {
@@ -170,15 +178,24 @@ impl TopModel {
         let deployments = facts.deployments.keys().filter_map(deployment).collect();
         let manager = manager.unwrap_or_default();
         let (namespace, cluster) = (facts.namespace.clone(), facts.place.cluster.clone());
-        Self { namespace, cluster, now: facts.now, manager, phases, deployments }
+        let unread = facts.unread.iter().cloned().collect();
+        let unreadable = facts.corrections().map(|(one, command)| (one.to_string(), command)).collect();
+        Self { namespace, cluster, now: facts.now, manager, phases, unread, unreadable, deployments }
     }
 
     /// The deployments of all namespaces of a cluster, each with the name of its namespace.
-    pub(super) fn of_all(cluster: &str, namespaces: impl Iterator<Item = Self>, now: Timestamp) -> Self {
-        let namespace = "all namespaces".to_owned();
-        let mut all = Self { namespace, cluster: cluster.to_owned(), now, ..Self::default() };
+    pub(super) fn of_all(
+        cluster: &str,
+        namespaces: impl Iterator<Item = Self>,
+        refused: &[String],
+        now: Timestamp,
+    ) -> Self {
+        let (namespace, unread) = ("all namespaces".to_owned(), refused.iter().cloned().collect());
+        let mut all = Self { namespace, cluster: cluster.to_owned(), now, unread, ..Self::default() };
         for model in namespaces {
             model.phases.into_iter().for_each(|(phase, number)| *all.phases.entry(phase).or_default() += number);
+            all.unread.extend(model.unread);
+            all.unreadable.extend(model.unreadable);
             all.deployments.extend(model.deployments.into_iter().map(|mut row| {
                 row.progress.name = format!("{}/{}", model.namespace, row.progress.name);
                 row
@@ -193,6 +210,38 @@ impl TopModel {
             Some(since) => Self { manager: format!("no answer since {}", since.strftime("%H:%M:%S")), ..self },
             None => self,
         }
+    }
+}
+
+/// The verdict of a row, and the word of a deployment.
+#[cfg(test)]
+pub(in crate::cli) struct TopVerdict {
+    pub kind: &'static str,
+    pub name: String,
+    pub verdict: ObjectVerdict,
+    pub word: Option<String>,
+}
+
+#[cfg(test)]
+impl TopModel {
+    /// The verdict of each row.
+    pub(super) fn verdicts(&self) -> Vec<TopVerdict> {
+        let of_deployment = |row: &DeploymentRow| {
+            let machines = row.machines.iter().map(|one| TopVerdict {
+                kind: MACHINE,
+                name: one.name.clone(),
+                verdict: one.verdict,
+                word: None,
+            });
+            let own = TopVerdict {
+                kind: DEPLOYMENT,
+                name: row.object.name.clone(),
+                verdict: row.answer.verdict,
+                word: Some(row.state(self.now).2),
+            };
+            [own].into_iter().chain(machines).collect::<Vec<_>>()
+        };
+        self.deployments.iter().flat_map(of_deployment).collect()
     }
 }
 
@@ -213,8 +262,7 @@ fn row(facts: &NamespaceFacts, name: &str) -> Option<MachineRow> {
 }
 
 /// The rows of machines. Many with the same cause, or that run, have one.
-fn grouped(facts: &NamespaceFacts, rows: Vec<MachineRow>) -> Vec<MachineRow> {
-    let names: CauseNames<'_> = facts.machines.keys().map(String::as_str).collect();
+fn grouped(facts: &NamespaceFacts, names: &CauseNames<'_>, rows: Vec<MachineRow>) -> Vec<MachineRow> {
     let key = |row: &MachineRow| (row.verdict, row.phase.clone(), row.class.clone(), names.pattern(&row.why));
     let groups: Vec<Vec<usize>> = by_key(0..rows.len(), |number| key(&rows[number]));
     let mut rows: Vec<Option<MachineRow>> = rows.into_iter().map(Some).collect();
@@ -369,6 +417,7 @@ impl TopViewState {
     /// The lines of the screen.
     pub(super) fn lines(&self, model: &TopModel, look: TerminalLook, width: usize, height: usize) -> Vec<ScreenLine> {
         let mut lines = vec![(LineStyle::Head, head(model, width)), (LineStyle::Plain, phases(model))];
+        push_unreadable(&mut lines, model);
         let foot = match &self.prompt {
             Some((PromptField::Filter, text)) => format!(" filter: {text}_"),
             Some((PromptField::Namespace, text)) => format!(" namespace: {text}_"),
@@ -404,7 +453,12 @@ impl TopViewState {
         lines.push((LineStyle::Head, head));
         if visible.is_empty() {
             let place = if model.namespace.contains(' ') { "" } else { "namespace " };
-            lines.push((LineStyle::Plain, format!(" no deployment in {place}{}", model.namespace)));
+            let known = if model.unread.contains(MACHINE_DEPLOYMENTS.plural) || !model.unreadable.is_empty() {
+                "no deployment is known"
+            } else {
+                "no deployment"
+            };
+            lines.push((LineStyle::Plain, format!(" {known} in {place}{}", model.namespace)));
         }
         // A third of the screen at most is for the deployments; the chosen one is among those shown.
         let most = (room / 3).max(3);
@@ -427,6 +481,17 @@ impl TopViewState {
             let left = room.saturating_sub(visible.len().saturating_sub(first).min(most) + 3);
             push_machines(lines, one, width, left);
         }
+    }
+}
+
+/// The first objects that cannot be decoded. Each command has a line, so that it can be copied.
+fn push_unreadable(lines: &mut Vec<ScreenLine>, model: &TopModel) {
+    for (text, command) in model.unreadable.iter().take(MOST_UNREADABLE) {
+        lines.push((LineStyle::Bad, format!(" {text}")));
+        lines.push((LineStyle::Plain, format!("   {command}")));
+    }
+    if let Some(more) = model.unreadable.len().checked_sub(MOST_UNREADABLE).filter(|more| *more > 0) {
+        lines.push((LineStyle::Bad, format!(" and {} that cannot be read", counted(more, "more object"))));
     }
 }
 
@@ -483,7 +548,9 @@ fn head(model: &TopModel, width: usize) -> String {
 
 fn phases(model: &TopModel) -> String {
     let parts = model.phases.iter().map(|(phase, number)| format!("{phase} {number}"));
-    format!(" {}", parts.collect::<Vec<_>>().join("   "))
+    let unread = model.unread.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let unread = (!unread.is_empty()).then(|| format!("not read, so unknown: {unread}"));
+    format!(" {}", parts.chain(unread).collect::<Vec<_>>().join("   "))
 }
 
 /// One frame as text, of any height.

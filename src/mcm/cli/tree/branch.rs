@@ -14,7 +14,7 @@ use crate::api::{
 };
 use mcm_insight::{
     progress::RolloutState,
-    story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict, SET},
+    story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, ObjectAnswer, ObjectVerdict, SET, UndecodableObject},
     terminal::ago,
 };
 use mcm_rules::{
@@ -77,11 +77,32 @@ pub(super) fn roots(facts: &NamespaceFacts) -> Vec<SubjectRef> {
         owner.is_none_or(|owner| !facts.names(&owner.kind).any(|name| *name == owner.name) || owner.kind == CLASS)
     };
     let others = of_kind(SET).chain(of_kind(MACHINE)).filter(is_root);
-    of_kind(DEPLOYMENT).chain(others).collect()
+    let is_shown = |kind: &str, owner: &Option<String>| {
+        owner.as_ref().is_some_and(|owner| facts.names(kind).any(|name| name == owner))
+    };
+    let undecodable = facts.unreadable.iter().filter(|one| match one.kind.as_str() {
+        DEPLOYMENT => true,
+        SET => !is_shown(DEPLOYMENT, &one.owner),
+        MACHINE => !is_shown(SET, &one.owner),
+        _ => false,
+    });
+    let undecodable = undecodable.map(|one| facts.subject(&one.kind, &one.name));
+    of_kind(DEPLOYMENT).chain(others).chain(undecodable).collect()
+}
+
+/// The objects of a kind with an owner that cannot be decoded.
+fn undecodable_below(facts: &NamespaceFacts, kind: &str, owner: &str) -> Vec<TreeBranch> {
+    let is_below = |one: &&UndecodableObject| one.kind == kind && one.owner.as_deref() == Some(owner);
+    let branch = |one: &UndecodableObject| plain(&facts.subject(kind, &one.name), &facts.undecodable(one));
+    facts.unreadable.iter().filter(is_below).map(branch).collect()
 }
 
 /// The tree of an object.
 pub(super) fn object_tree(facts: &NamespaceFacts, around: &NodeSurroundings, object: &SubjectRef) -> TreeBranch {
+    let is_it = |one: &&UndecodableObject| one.kind == object.kind && one.name == object.name;
+    if let Some(one) = facts.unreadable.iter().find(is_it) {
+        return plain(object, &facts.undecodable(one));
+    }
     match object.kind.as_str() {
         DEPLOYMENT => of_deployment(facts, around, object),
         SET => facts.sets.get(&object.name).map(|set| of_set(facts, around, set, "")).unwrap_or_default(),
@@ -133,6 +154,7 @@ fn of_deployment(facts: &NamespaceFacts, around: &NodeSurroundings, object: &Sub
     };
     let age = |set: &MachineSet| if Some(set.name_any()) == new { "new" } else { "old" };
     branch.children = family.sets.iter().filter(is_shown).map(|set| of_set(facts, around, set, age(set))).collect();
+    branch.children.extend(undecodable_below(facts, SET, &object.name));
     branch
 }
 
@@ -155,6 +177,7 @@ fn of_set(facts: &NamespaceFacts, around: &NodeSurroundings, set: &MachineSet, a
         (None, None) => String::new(),
     };
     branch.children = machines.into_iter().map(|machine| of_machine(facts, around, machine)).collect();
+    branch.children.extend(undecodable_below(facts, MACHINE, &object.name));
     branch.children.sort_by_key(|child| std::cmp::Reverse(child.verdict));
     branch
 }

@@ -60,28 +60,29 @@ struct TreeDocument<'a> {
 /// The control cluster cannot be read, or has no such object.
 pub async fn run(options: TreeOptions) -> Result<CommandAnswer> {
     if options.all_namespaces {
-        return Ok(CommandAnswer { text: show_all(&options).await?, exit: CommandExit::Good });
+        return show_all(&options).await;
     }
     let cell = options.reading.open().await?;
     if !options.watch {
-        let (text, _) = ask(&cell, &options).await?;
-        return Ok(CommandAnswer { text, exit: CommandExit::Good });
+        let (text, (_, exit)) = ask(&cell, &options).await?;
+        return Ok(CommandAnswer { text, exit });
     }
     let (object, look) = (options.object.as_deref(), options.output.look());
-    watch::follow(&cell, object, look, async || ask(&cell, &options).await, |_| false).await?;
-    Ok(CommandAnswer { text: String::new(), exit: CommandExit::Good })
+    let (_, exit) = watch::follow(&cell, object, look, async || ask(&cell, &options).await, |_| false).await?;
+    Ok(CommandAnswer { text: String::new(), exit })
 }
 
-/// The trees, as text and as they are.
-async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, Vec<TreeBranch>)> {
+/// The trees, as text and as they are, with the exit code.
+async fn ask(cell: &ReadOnly, options: &TreeOptions) -> Result<(String, (Vec<TreeBranch>, CommandExit))> {
     let GrownNamespace { facts, branches, notes } = grown(cell, options).await?;
+    let exit = CommandExit::of_facts([&facts]);
     let text = match options.output.format {
         OutputFormat::Text => facts.place.head(&facts.namespace) + &text(options, &facts, &branches, &notes),
         OutputFormat::Json => {
             JsonDocument::new("Tree", facts.now, TreeDocument { objects: &branches, notes: &notes }).pretty()?
         }
     };
-    Ok((text, branches))
+    Ok((text, (branches, exit)))
 }
 
 /// The trees of a namespace, and notes about what could not be read.
@@ -92,9 +93,13 @@ struct GrownNamespace {
 }
 
 /// The trees of all namespaces.
-async fn show_all(options: &TreeOptions) -> Result<String> {
+async fn show_all(options: &TreeOptions) -> Result<CommandAnswer> {
     let found = options.reading.each_namespace(async |cell| grown(&cell, options).await).await?;
     let mut notes = found.notes();
+    let exit = match notes.is_empty() {
+        true => CommandExit::of_facts(found.readings.iter().map(|one| &one.facts)),
+        false => CommandExit::No,
+    };
     if options.output.format == OutputFormat::Json {
         let of_namespace = |one: &GrownNamespace| {
             one.notes.iter().map(|note| format!("namespace {}: {note}", one.facts.namespace)).collect::<Vec<_>>()
@@ -102,7 +107,7 @@ async fn show_all(options: &TreeOptions) -> Result<String> {
         notes.extend(found.readings.iter().flat_map(of_namespace));
         let objects: Vec<TreeBranch> = found.readings.into_iter().flat_map(|one| one.branches).collect();
         let document = TreeDocument { objects: &objects, notes: &notes };
-        return Ok(JsonDocument::new("Tree", Timestamp::now(), document).pretty()?);
+        return Ok(CommandAnswer { text: JsonDocument::new("Tree", Timestamp::now(), document).pretty()?, exit });
     }
     let look = options.output.look();
     let mut all = format!("{}\n", found.place.title_of_all());
@@ -111,12 +116,12 @@ async fn show_all(options: &TreeOptions) -> Result<String> {
         all += &format!("\n{head}\n{}", text(options, facts, branches, notes));
     }
     notes.iter().for_each(|note| all += &format!("note: {note}\n"));
-    Ok(all)
+    Ok(CommandAnswer { text: all, exit })
 }
 
 fn text(options: &TreeOptions, facts: &NamespaceFacts, branches: &[TreeBranch], notes: &[String]) -> String {
     let mut text = report::text(options.output.look(), branches, options.all, facts.now);
-    if branches.is_empty() {
+    if branches.is_empty() && facts.is_whole() {
         text = empty(&facts.place, &facts.namespace);
     }
     notes.iter().for_each(|note| text += &format!("note: {note}\n"));

@@ -128,7 +128,6 @@ fn grouped(siblings: &[TreeBranch], names: &CauseNames<'_>) -> Vec<TreeBranch> {
 /// One line for machines, pods or others that are like the first.
 fn branch_of_many(first: &TreeBranch, others: &[&TreeBranch]) -> TreeBranch {
     let what = match first.kind.as_str() {
-        MACHINE => merged(others.iter().map(|one| one.now.as_str())),
         "Pod" => "pods".to_owned(),
         kind => plural(&titled(first.api_group, kind)),
     };

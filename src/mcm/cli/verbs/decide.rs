@@ -1,73 +1,42 @@
 //! From the objects and a verb to a patch, or the reason why it makes no sense. Pure.
 
-use kube::{Resource, ResourceExt};
-use serde_json::{Value, json};
+use kube::ResourceExt;
+use serde_json::json;
 
-use super::verb::{ChangeVerb, PreserveTrigger};
+use super::{
+    abort::abort,
+    patch::{ObjectPatch, at_once, change, deleted, machines, planned, replaced, return_text},
+    scale::scale,
+    verb::{ChangeVerb, PreserveTrigger},
+};
 use crate::{
     api::{
         labels,
-        machine::{Machine, MachineDeployment, MachineSet, PreserveMode, StrategyType},
+        machine::{Machine, MachineDeployment, PreserveMode, StrategyType},
     },
     cli::{exit::ExitError, plan::to_revision},
 };
 use mcm_controllers::{machine::DrainReason, machine_deployment::revision_of};
 use mcm_insight::{
     advice::{preserve_node_command, preserving_node},
-    family::{DeploymentFamily, changes, is_frozen, is_marked_frozen, is_set_marked_frozen},
+    family::{DeploymentFamily, is_frozen, is_marked_frozen, is_set_marked_frozen},
     story::{CLASS, DEPLOYMENT, MACHINE, NamespaceFacts, SET, UndecodableObject},
 };
-use mcm_rules::plan::{
-    SubjectRef,
-    shell::{resource_name, word},
-};
-
-/// A change of one object.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ObjectPatch {
-    pub object: SubjectRef,
-    /// Its resource version when the change was decided.
-    pub version: String,
-    /// JSON merge patch.
-    pub patch: Value,
-    /// The patch whose plan is made before the change; `None` if it replaces no machine.
-    pub planned: Option<Value>,
-    /// The change and its effect, in one or two sentences.
-    pub says: String,
-    /// Machines are replaced or pods are deleted.
-    pub needs_consent: bool,
-    /// The next command of the user.
-    pub next: Option<String>,
-}
-
-impl ObjectPatch {
-    /// The command of kubectl that does the same.
-    pub(super) fn kubectl(&self) -> String {
-        let SubjectRef { kind, namespace, name } = &self.object;
-        let patch = self.patch.to_string();
-        format!("kubectl patch {} {name} -n {namespace} --type merge -p {}", resource_name(kind), word(&patch))
-    }
-
-    /// The patch, which the API server refuses if the object was changed meanwhile.
-    pub(super) fn patch_at_version(&self) -> Value {
-        let mut patch = self.patch.clone();
-        if !self.version.is_empty() {
-            patch["metadata"]["resourceVersion"] = json!(self.version);
-        }
-        patch
-    }
-}
+use mcm_rules::plan::{SubjectRef, shell::resource_name};
 
 /// Decides about a verb for an object.
 pub(super) fn decide(facts: &NamespaceFacts, verb: ChangeVerb, object: &SubjectRef) -> Result<ObjectPatch, ExitError> {
     let wrong = || ExitError::no(format!("{} {} has no such state", object.kind, object.name), suitable(verb));
     match verb {
-        ChangeVerb::Pause | ChangeVerb::Resume | ChangeVerb::Restart | ChangeVerb::Undo(_) => {
+        ChangeVerb::Pause | ChangeVerb::Resume | ChangeVerb::Restart | ChangeVerb::Undo(_) | ChangeVerb::Abort => {
             let family = facts.family(&object.name).filter(|_| object.kind == DEPLOYMENT).ok_or_else(wrong)?;
             of_deployment(facts, verb, object, &family)
         }
+        ChangeVerb::Scale(target) => scale(facts, object, target),
         ChangeVerb::Freeze => freeze(facts, object),
         ChangeVerb::Unfreeze => unfreeze(facts, object),
+        // Its steps are those of super::replacement.
+        ChangeVerb::Replace { .. } => Err(wrong()),
         ChangeVerb::ForceDrain | ChangeVerb::Preserve(_) | ChangeVerb::Forget { .. } => {
             let machine = facts.machines.get(&object.name).filter(|_| object.kind == MACHINE).ok_or_else(wrong)?;
             match verb {
@@ -81,28 +50,15 @@ pub(super) fn decide(facts: &NamespaceFacts, verb: ChangeVerb, object: &SubjectR
 
 const fn suitable(verb: ChangeVerb) -> &'static str {
     match verb {
-        ChangeVerb::Pause | ChangeVerb::Resume | ChangeVerb::Restart | ChangeVerb::Undo(_) => {
+        ChangeVerb::Pause | ChangeVerb::Resume | ChangeVerb::Restart | ChangeVerb::Undo(_) | ChangeVerb::Abort => {
             "name a MachineDeployment"
         }
+        ChangeVerb::Scale(_) => "name a MachineDeployment, or a MachineSet without one",
         ChangeVerb::Freeze | ChangeVerb::Unfreeze => "name a MachineSet",
-        ChangeVerb::ForceDrain | ChangeVerb::Preserve(_) | ChangeVerb::Forget { .. } => "name a Machine",
+        ChangeVerb::Replace { .. } | ChangeVerb::ForceDrain | ChangeVerb::Preserve(_) | ChangeVerb::Forget { .. } => {
+            "name a Machine"
+        }
     }
-}
-
-fn change(object: &SubjectRef, of: &impl Resource, patch: Value, says: String) -> ObjectPatch {
-    let version = of.meta().resource_version.clone().unwrap_or_default();
-    ObjectPatch { object: object.clone(), version, patch, planned: None, says, needs_consent: false, next: None }
-}
-
-fn deleted(object: &SubjectRef, of: &impl Resource) -> Result<(), ExitError> {
-    if of.meta().deletion_timestamp.is_none() {
-        return Ok(());
-    }
-    let SubjectRef { kind, namespace, name } = object;
-    Err(ExitError::no(
-        format!("{kind} {name} is being deleted"),
-        format!("mcm why {}/{name} -n {namespace}", kind.to_lowercase()),
-    ))
 }
 
 fn of_deployment(
@@ -112,7 +68,7 @@ fn of_deployment(
     family: &DeploymentFamily<'_>,
 ) -> Result<ObjectPatch, ExitError> {
     let (deployment, name, namespace) = (family.deployment, &object.name, &object.namespace);
-    deleted(object, deployment)?;
+    deleted(object, &deployment.metadata)?;
     let paused = || {
         ExitError::no(
             format!("MachineDeployment {name} is paused, so this would have no effect"),
@@ -132,7 +88,7 @@ fn of_deployment(
         (ChangeVerb::Pause, false) => {
             let says = format!("pauses MachineDeployment {name}: machines are scaled, and not replaced");
             let next = Some(format!("mcm rollout resume {name} -n {namespace}"));
-            Ok(ObjectPatch { next, ..change(object, deployment, json!({"spec": {"paused": true}}), says) })
+            Ok(ObjectPatch { next, ..change(object, &deployment.metadata, json!({"spec": {"paused": true}}), says) })
         }
         (ChangeVerb::Resume, true) => {
             let left = replaced(facts, family, family.new_set());
@@ -142,10 +98,11 @@ fn of_deployment(
             Ok(ObjectPatch {
                 next: follow,
                 needs_consent: left > 0,
-                planned: Some(patch.clone()),
-                ..change(object, deployment, patch, says)
+                planned: Some(planned(name, &patch)),
+                ..change(object, &deployment.metadata, patch, says)
             })
         }
+        (ChangeVerb::Abort, _) => Ok(ObjectPatch { next: follow, ..abort(facts, object, family)? }),
         (ChangeVerb::Undo(revision), true) => {
             let next = Some(format!("mcm rollout resume {name} -n {namespace}"));
             Ok(ObjectPatch { next, ..undo(facts, object, family, revision)? })
@@ -174,8 +131,8 @@ fn restart(
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {labels::RESTARTED_AT: at}}}}});
     let left = replaced(facts, family, None);
     let says = format!("replaces {} of MachineDeployment {name}{}", machines(left), at_once(deployment, left));
-    let planned = Some(patch.clone());
-    Ok(ObjectPatch { needs_consent: left > 0, planned, ..change(object, deployment, patch, says) })
+    let planned = Some(planned(name, &patch));
+    Ok(ObjectPatch { needs_consent: left > 0, planned, ..change(object, &deployment.metadata, patch, says) })
 }
 
 fn undo(
@@ -200,38 +157,21 @@ fn undo(
             hint,
         ));
     }
-    let changes = changes(&deployment.spec.template, &set.spec.template);
-    let changes = changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let left = replaced(facts, family, Some(set));
-    let returns = format!("returns MachineDeployment {name} to revision {revision} ({changes})");
+    let returns = return_text(deployment, set, revision);
     let template = to_revision(facts, name, revision).map_err(|error| ExitError::no(error.message, error.hint))?;
     // The controllers return to a revision only once a pause ends. The template alone returns at once, and nothing is replaced.
     if deployment.spec.paused {
         let says = format!("{returns}, which stays paused: machines are replaced once it is resumed");
-        return Ok(change(object, deployment, template, says));
+        return Ok(change(object, &deployment.metadata, template, says));
     }
-    let says = format!("{returns}: replaces {}{}", machines(left), at_once(deployment, left));
+    let says = format!("{returns}: replaces or deletes {}{}", machines(left), at_once(deployment, left));
     let patch = json!({"spec": {"rollbackTo": {"revision": revision}}});
-    Ok(ObjectPatch { needs_consent: left > 0, planned: Some(template), ..change(object, deployment, patch, says) })
-}
-
-/// The strategy Recreate deletes all machines before it creates others.
-fn at_once(deployment: &MachineDeployment, count: usize) -> &'static str {
-    match deployment.spec.strategy.kind() {
-        Some(StrategyType::Recreate) if count > 1 => ", all at once (strategy Recreate)",
-        _ => "",
-    }
-}
-
-/// Machines of other sets, which a rollout to a set would replace.
-fn replaced(facts: &NamespaceFacts, family: &DeploymentFamily<'_>, set: Option<&MachineSet>) -> usize {
-    let kept = set.and_then(|set| set.metadata.name.clone());
-    let others = family.sets.iter().map(|set| set.name_any()).filter(|name| Some(name) != kept.as_ref());
-    others.map(|name| facts.machines_of_set(&name).iter().filter(|one| !one.is_terminating()).count()).sum()
-}
-
-fn machines(number: usize) -> String {
-    if number == 1 { "1 machine".to_owned() } else { format!("{number} machines") }
+    Ok(ObjectPatch {
+        needs_consent: left > 0,
+        planned: Some(planned(name, &template)),
+        ..change(object, &deployment.metadata, patch, says)
+    })
 }
 
 fn freeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, ExitError> {
@@ -242,7 +182,7 @@ fn freeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, Ex
             format!("freeze a MachineSet, or pause the rollout: mcm rollout pause {name} -n {namespace}"),
         ));
     };
-    deleted(object, set)?;
+    deleted(object, &set.metadata)?;
     if is_frozen(set) {
         return Err(ExitError::no(
             format!("MachineSet {name} is frozen already"),
@@ -260,7 +200,7 @@ fn freeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, Ex
     let patch = json!({"metadata": {"labels": {labels::FREEZE: labels::TRUE}}});
     Ok(ObjectPatch {
         next: Some(format!("mcm why machineset/{name} -n {namespace}")),
-        ..change(object, set, patch, says)
+        ..change(object, &set.metadata, patch, says)
     })
 }
 
@@ -273,7 +213,7 @@ fn unfreeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, 
     let change = match object.kind.as_str() {
         SET => {
             let set = facts.sets.get(name).filter(|set| is_set_marked_frozen(set)).ok_or_else(not_frozen)?;
-            change(object, set, patch, says)
+            change(object, &set.metadata, patch, says)
         }
         DEPLOYMENT => {
             let is_marked = |one: &&MachineDeployment| {
@@ -282,7 +222,7 @@ fn unfreeze(facts: &NamespaceFacts, object: &SubjectRef) -> Result<ObjectPatch, 
                 is_marked_frozen(*one, conditions.unwrap_or_default()) || sets.into_iter().any(is_set_marked_frozen)
             };
             let deployment = facts.deployments.get(name).filter(is_marked).ok_or_else(not_frozen)?;
-            change(object, deployment, patch, says)
+            change(object, &deployment.metadata, patch, says)
         }
         _ => return Err(not_frozen()),
     };
@@ -313,7 +253,7 @@ fn force_drain(object: &SubjectRef, machine: &Machine) -> Result<ObjectPatch, Ex
     let says = format!("forces the drain of Machine {name}: deletes its pods and ignores their budgets; {what}");
     let patch = json!({"metadata": {"labels": {label: labels::TRUE}}});
     let next = Some(format!("mcm why machine/{name} -n {namespace}"));
-    Ok(ObjectPatch { needs_consent: true, next, ..change(object, machine, patch, says) })
+    Ok(ObjectPatch { needs_consent: true, next, ..change(object, &machine.metadata, patch, says) })
 }
 
 fn keep(object: &SubjectRef, machine: &Machine, preserve: PreserveTrigger) -> Result<ObjectPatch, ExitError> {
@@ -360,7 +300,7 @@ fn keep(object: &SubjectRef, machine: &Machine, preserve: PreserveTrigger) -> Re
     }
     let patch = json!({"metadata": {"annotations": {key: mode.as_str()}}});
     let needs_consent = preserve == PreserveTrigger::Never && machine.phase().as_str() == "Failed";
-    Ok(ObjectPatch { needs_consent, ..change(object, machine, patch, says) })
+    Ok(ObjectPatch { needs_consent, ..change(object, &machine.metadata, patch, says) })
 }
 
 fn forget(
@@ -408,7 +348,7 @@ fn forget(
     let vm = if vm.is_empty() { "no VM of it is known".to_owned() } else { format!("its VM {vm} stays in the cloud") };
     let says = format!("removes the finalizer of Machine {name}: {vm}");
     let patch = json!({"metadata": {"finalizers": finalizers}});
-    Ok(ObjectPatch { needs_consent: true, ..change(object, machine, patch, says) })
+    Ok(ObjectPatch { needs_consent: true, ..change(object, &machine.metadata, patch, says) })
 }
 
 #[cfg(test)]

@@ -1,14 +1,28 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
+use jiff::Timestamp;
+use kube::Client;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::*;
-use mcm_fake_api::{ApiServer, DEPLOYMENTS, PerfectNetwork, clock::VirtualClock};
-use mcm_insight::testing::blocked_pool;
+use super::{
+    decide,
+    look::PlannedPatch,
+    run::{MOST_ATTEMPTS, carry_out},
+    verb::{ChangeVerb, ScaleTarget},
+};
+use crate::cli::error::rights_hint;
+use mcm_fake_api::{
+    ApiCall, ApiServer, CLASSES, CallDelivery, DEPLOYMENTS, DeliveryOutcome, NetworkModel, PerfectNetwork,
+    clock::VirtualClock,
+};
+use mcm_insight::{reader, testing::blocked_pool};
 
 /// An API server with a deployment that changes after each of the first `disturbed` readings.
 struct World {
@@ -32,7 +46,7 @@ impl World {
         self.server.get(&DEPLOYMENTS, "demo", "pool").unwrap().value.clone()
     }
 
-    fn undo(&self) -> Result<PlannedPatch> {
+    fn undo(&self) -> anyhow::Result<PlannedPatch> {
         let mut facts = blocked_pool();
         let deployment = serde_json::from_value(self.deployment())?;
         facts.deployments.insert("pool".to_owned(), deployment);
@@ -43,7 +57,7 @@ impl World {
         Ok(PlannedPatch { patch: change, plan: None })
     }
 
-    async fn run(&self) -> Result<()> {
+    async fn run(&self) -> anyhow::Result<()> {
         let change = self.undo()?;
         carry_out(&self.client, &change, false, async || self.undo()).await
     }
@@ -79,4 +93,32 @@ async fn nothing_is_written_if_the_change_is_another_one(#[case] disturbed: u32,
     let error = world.run().await.unwrap_err().to_string();
     assert!(error.contains("changed meanwhile") || error.contains("is paused"), "{error}");
     assert_eq!(world.deployment()["spec"].get("rollbackTo"), None);
+}
+
+/// An API server whose user may not read classes.
+struct WithoutClasses;
+
+impl NetworkModel for WithoutClasses {
+    fn fate(&self, call: &ApiCall) -> CallDelivery {
+        let outcome = match call.kind == &CLASSES {
+            true => DeliveryOutcome::Refused(403),
+            false => DeliveryOutcome::Answered,
+        };
+        CallDelivery { there: Duration::ZERO, back: Duration::ZERO, outcome }
+    }
+}
+
+#[tokio::test]
+async fn a_verb_that_reads_no_class_needs_no_right_to_list_them() {
+    let server = ApiServer::new(&VirtualClock::new(), Arc::new(WithoutClasses));
+    let pool = serde_json::to_value(&blocked_pool().deployments["pool"]).unwrap();
+    server.create(&DEPLOYMENTS, pool).unwrap();
+    let (client, now) = (server.client("test"), Timestamp::UNIX_EPOCH);
+    let facts = reader::objects_without_classes(&client, "demo", now).await.unwrap();
+    decide::decide(&facts, ChangeVerb::Pause, &facts.find("pool").unwrap()).unwrap();
+    assert!(!ChangeVerb::Pause.needs_classes() && !ChangeVerb::ForceDrain.needs_classes());
+
+    let refused = reader::objects(&client, "demo", now).await.err().unwrap();
+    assert!(rights_hint(&refused).is_some_and(|hint| hint.contains("config/rbac/view.yaml")), "{refused:?}");
+    assert!(ChangeVerb::Scale(ScaleTarget { replicas: 1, current: None }).needs_classes());
 }

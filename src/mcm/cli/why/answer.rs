@@ -19,7 +19,7 @@ use mcm_insight::{
     place::CallTarget,
     plan::answer::DOCUMENT_VERSION,
     read_only::ReadOnly,
-    reader, report,
+    reader, replacement, report,
     story::{self, ManagerLease, NamespaceFacts, ObjectVerdict},
     terminal::TerminalLook,
 };
@@ -144,7 +144,7 @@ async fn explained(cell: &ReadOnly, options: &WhyOptions, look: TerminalLook) ->
         }
         Some(wanted) => {
             let answer = one(cell, &facts, wanted, &mut notes).await?;
-            let manager = facts.manager_of(&answer.object.kind).filter(|_| answer.api_group.is_none());
+            let manager = facts.manager_for(&answer.object).filter(|_| answer.api_group.is_none());
             let text = report::one(look, &answer, manager, &notes, &facts);
             (vec![answer], text)
         }
@@ -166,7 +166,9 @@ async fn one(
         return budget::answer(cell, facts, name).await;
     }
     let Some((kind, name)) = cluster_api::named(wanted) else {
-        return Ok(facts.answer(&reader::find(facts, wanted)?));
+        let object = reader::find(facts, wanted)?;
+        notes.extend(replacement::note(facts, &object));
+        return Ok(facts.answer(&object));
     };
     let objects = cluster_api::read(&cell.control, &cell.namespace).await;
     let answer = CapiFacts { facts, objects: &objects }.answer(kind, name)?;

@@ -1,8 +1,9 @@
 use rstest::rstest;
 
 use super::*;
-use crate::cli::check::finding::exit;
+use crate::cli::check::finding::{CheckLevel, exit};
 use crate::cli::exit::CommandExit;
+use mcm_insight::manager::ManagerFreeze;
 
 fn server(skew: Option<i64>) -> ServerFacts {
     ServerFacts { version: "v1.36.3".to_owned(), skew: skew.map(SignedDuration::from_secs) }
@@ -47,8 +48,9 @@ fn every_unreadable_object_is_named() {
         error: "drainTimeout: 2 hours is no duration".to_owned(),
     };
     let kinds = [Kind { name: "machine", objects: Ok(3) }];
-    let findings = objects(&kinds, &[unreadable("a"), unreadable("b")]);
+    let findings = objects(&kinds, &[unreadable("a"), unreadable("b")], "demo");
     assert_eq!(findings.len(), 2);
+    assert_eq!(findings[0].next.as_deref(), Some("kubectl edit machines.machine.sapcloud.io a -n demo"));
     assert_eq!(findings[1].text, "Machine b cannot be read: drainTimeout: 2 hours is no duration");
     assert_eq!(exit(&findings), CommandExit::No);
 }
@@ -57,9 +59,9 @@ fn every_unreadable_object_is_named() {
 fn kinds_that_may_not_be_listed_are_open_questions() {
     let kinds =
         [Kind { name: "class", objects: Err("forbidden".to_owned()) }, Kind { name: "machine", objects: Ok(1) }];
-    let findings = objects(&kinds, &[]);
+    let findings = objects(&kinds, &[], "demo");
     assert_eq!(findings, [CheckFinding::unknown("objects", "classes not read: forbidden")]);
-    assert_eq!(exit(&findings), CommandExit::Good);
+    assert_eq!(exit(&findings), CommandExit::No);
 }
 
 fn class(name: &str, driver: Result<(), String>, lines: Vec<ClassFinding>) -> InstalledClass {
@@ -97,9 +99,8 @@ fn a_secret_that_may_not_be_read_is_named_once() {
     assert_eq!(secrets(&[SecretPresence::There]), [CheckFinding::good("secrets", "1 of 1 there")]);
 }
 
-#[test]
-fn a_lease_without_a_holder_is_a_note() {
-    let manager = |renewed| ManagerLease {
+fn manager(renewed: i64) -> ManagerLease {
+    ManagerLease {
         lease: "machine-controller".to_owned(),
         role: "machines".to_owned(),
         holder: "mcm-0".to_owned(),
@@ -107,11 +108,53 @@ fn a_lease_without_a_holder_is_a_note() {
         lasts: SignedDuration::from_secs(15),
         exists: true,
         frozen: None,
-    };
+    }
+}
+
+fn frozen_manager() -> ManagerLease {
+    let since = Timestamp::from_second(940).unwrap();
+    ManagerLease { frozen: Some(ManagerFreeze { since, why: "connect: timeout".to_owned() }), ..manager(998) }
+}
+
+/// A stopped manager of a namespace with objects is a problem, and so is one whose target cluster is away. Before an
+/// installation there are no objects, and without leader election there is no Lease.
+#[rstest]
+#[case::alive(manager(998), true, CheckLevel::Good)]
+#[case::dead(manager(100), true, CheckLevel::Problem)]
+#[case::dead_without_objects(manager(100), false, CheckLevel::Note)]
+#[case::frozen(frozen_manager(), true, CheckLevel::Problem)]
+#[case::no_lease(ManagerLease { exists: false, holder: String::new(), ..manager(998) }, true, CheckLevel::Note)]
+fn objects_need_a_manager_that_acts(
+    #[case] manager: ManagerLease,
+    #[case] has_objects: bool,
+    #[case] expected: CheckLevel,
+) {
     let now = Timestamp::from_second(1000).unwrap();
-    let findings = leases(&Ok(vec![manager(998), manager(100)]), now);
-    assert_eq!(findings.iter().map(|one| one.result).collect::<Vec<_>>(), [CheckLevel::Good, CheckLevel::Note]);
-    assert_eq!(leases(&Err("forbidden".to_owned()), now), [CheckFinding::unknown("leases", "not read: forbidden")]);
+    let findings = leases(&Ok(vec![manager]), has_objects, now);
+    assert_eq!(findings.iter().map(|one| one.result).collect::<Vec<_>>(), [expected], "{findings:?}");
+    assert_eq!(exit(&findings) == CommandExit::No, expected == CheckLevel::Problem);
+    assert_eq!(findings[0].next.is_some(), expected == CheckLevel::Problem);
+}
+
+/// A provider without leader election has no Lease, or holds a former one no more.
+#[rstest]
+#[case::not_found(None, CheckLevel::Good)]
+#[case::alive(Some(manager(998)), CheckLevel::Good)]
+#[case::dead(Some(manager(100)), CheckLevel::Note)]
+fn the_provider_needs_no_lease_of_native_managers(
+    #[case] provider: Option<ManagerLease>,
+    #[case] expected: CheckLevel,
+) {
+    let finding = provider_lease(provider.as_ref(), Timestamp::from_second(1000).unwrap());
+    assert_eq!((finding.check, finding.result), ("leases", expected), "{finding:?}");
+    assert_eq!(finding.next.is_some(), expected == CheckLevel::Note, "{finding:?}");
+    assert!(finding.text.contains("no Lease machine-controller*"), "{finding:?}");
+}
+
+#[test]
+fn leases_that_may_not_be_read_are_open_questions() {
+    let findings = leases(&Err("forbidden".to_owned()), true, Timestamp::UNIX_EPOCH);
+    assert_eq!(findings, [CheckFinding::unknown("leases", "not read: forbidden")]);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::cli::events::EventLine;
+use crate::cli::{dashboard::view::RowUrgency, events::EventLine};
 use mcm_insight::story::{DEPLOYMENT, ExplainedWait, MACHINE, ManagerLease, ObjectRemedy};
 use mcm_rules::plan::{
     SubjectRef, WaitKind,
     guide::{RemedyDanger, WaitEnd},
+    shell::CommandCluster,
 };
 
 /// Would be a program, if any part of the page took it as it is.
@@ -16,7 +17,12 @@ fn subject(kind: &str, name: &str) -> SubjectRef {
 }
 
 fn answer(kind: &str, name: &str, text: &str) -> ObjectAnswer {
-    let remedy = ObjectRemedy { text: text.to_owned(), note: "a note", danger: RemedyDanger::KillsPods };
+    let remedy = ObjectRemedy {
+        text: text.to_owned(),
+        note: "a note",
+        danger: RemedyDanger::KillsPods,
+        cluster: CommandCluster::Target,
+    };
     let wait = ExplainedWait {
         kind: WaitKind::Eviction,
         text: text.to_owned(),
@@ -58,7 +64,7 @@ fn shown(text: &str) -> String {
         exists: true,
         frozen: None,
     }];
-    let bar = MachineBar { wanted: 3, new: 1, old: 2, going: 1, available: 2 };
+    let bar = MachineBar { wanted: 3, new: 1, starting: 1, old: 2, going: 1, available: 2 };
     let machine = answer(MACHINE, text, text);
     let chosen = ChosenDeployment {
         answer: ObjectAnswer { machines: vec![machine.clone()], ..answer(DEPLOYMENT, text, text) },
@@ -74,12 +80,17 @@ fn shown(text: &str) -> String {
         deployments: vec![DashboardRow {
             name: text.to_owned(),
             verdict: ObjectVerdict::Blocked,
+            urgency: RowUrgency::Blocked,
             since: Some(Timestamp::from_second(360).unwrap()),
             bar,
         }],
         chosen: Some(chosen),
         managers: &managers,
         notes: &[text.to_owned()],
+        silence: Some(ServerSilence { since: Timestamp::from_second(600).unwrap(), error: text.to_owned() }),
+        ownerless: vec![answer(MACHINE, text, text)],
+        orphans: vec![&line],
+        vms: text.to_owned(),
     })
 }
 
@@ -113,4 +124,34 @@ fn every_state_has_a_word_beside_its_colour() {
     let html = shown("pool");
     let tile = &html[html.find("<li class=\"tile bad\">").unwrap()..];
     assert!(tile[..tile.find("</li>").unwrap()].contains("blocked"), "{tile}");
+}
+
+#[test]
+fn the_last_state_of_a_cluster_that_does_not_answer_is_marked() {
+    let html = shown("pool");
+    let expected = "no answer of the control cluster since <time datetime=\"1970-01-01T00:10:00Z\">00:10:00 UTC</time>";
+    assert!(html.contains(expected) && html.contains("last state (pool)"), "{html}");
+}
+
+#[test]
+fn a_page_that_is_loaded_again_is_that_of_the_same_deployment() {
+    let html = shown("pool a");
+    assert!(html.contains("<body data-query=\"?deployment=pool%20a\">"), "{html}");
+    assert!(html.contains("http-equiv=\"refresh\" content=\"5; url=?deployment=pool%20a\""), "{html}");
+}
+
+#[test]
+fn a_command_has_a_button_that_copies_it_and_an_instruction_has_none() {
+    let command = shown("mcm why pool -n demo");
+    assert!(command.contains("<code>mcm why pool -n demo</code> <button type=\"button\" class=\"copy\""), "{command}");
+    let instruction = shown("correct the class");
+    let remedies = &instruction[instruction.find("class=\"remedies\"").unwrap()..];
+    assert!(!remedies[..remedies.find("</ul>").unwrap()].contains("<button"), "{instruction}");
+}
+
+#[test]
+fn machines_without_a_set_and_vms_without_a_machine_are_listed() {
+    let html = shown("pool");
+    let places = ["What happened", "Without an owner", "VMs without a machine"].map(|title| html.find(title).unwrap());
+    assert!(places.is_sorted(), "{html}");
 }

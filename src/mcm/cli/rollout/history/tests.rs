@@ -38,6 +38,24 @@ fn a_revision_has_the_fields_that_changed_and_who_wrote_them() {
     assert_eq!((old.changes.as_slice(), old.by.as_str()), ([].as_slice(), ""));
 }
 
+/// A return to an old template reuses its set, which another program once caused.
+#[test]
+fn a_revision_of_a_reused_set_is_by_who_wrote_its_template_again() {
+    let mut facts = facts();
+    let template = json!({"f:spec": {"f:template": {}}});
+    let undo = json!({
+        "manager": "mcm", "operation": "Update", "apiVersion": "machine.sapcloud.io/v1alpha1", "time": at(500),
+        "fieldsType": "FieldsV1", "fieldsV1": template,
+    });
+    let fields = &mut facts.deployments.get_mut("pool").unwrap().metadata.managed_fields;
+    fields.as_mut().unwrap().push(serde_json::from_value(undo).unwrap());
+    let by = |facts: &NamespaceFacts| revisions(facts, &facts.family("pool").unwrap())[0].by.clone();
+    assert_eq!(by(&facts), "kubectl-patch", "its set was made for this revision");
+    let set = facts.sets.get_mut("pool-84dff").unwrap();
+    set.annotations_mut().insert(labels::REVISION_HISTORY.to_owned(), "1,2".to_owned());
+    assert_eq!(by(&facts), "mcm");
+}
+
 #[test]
 fn the_history_is_a_table() {
     let facts = facts();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use mcm_insight::{
     story::{DEPLOYMENT, MACHINE, NamespaceFacts},
-    testing::{NOW, TERMINAL, at, blocked_pool, machine, pool, preview},
+    testing::{NOW, TERMINAL, at, blocked_pool, machine, of_machine_pool, pool, preview},
 };
 use mcm_rules::plan::WaitKind;
 
@@ -24,6 +24,12 @@ fn a_rollout_is_done_when_all_machines_have_the_current_template_and_no_other_is
     assert_eq!(seen(&running(3)).state, RolloutState::Done);
     assert_eq!(seen(&running(2)).state, RolloutState::Rolling);
     assert_ne!(seen(&blocked_pool()).state, RolloutState::Done);
+}
+
+#[test]
+fn a_rollout_of_a_machine_pool_ends() {
+    assert_eq!(seen(&of_machine_pool(running(3))).state, RolloutState::Done);
+    assert_eq!(report::word(&seen(&of_machine_pool(running(2))).state), "Waiting");
 }
 
 #[test]
@@ -112,6 +118,25 @@ fn a_pipe_gets_one_line() {
                     demo/strict to allow an eviction, which it never does: lower its minAvailable, raise its maxUnavailable, or add replicas";
     assert_eq!(report::line(&seen(&blocked_pool())), expected);
     assert_eq!(report::line(&seen(&running(3))), "pool revision 4: 3 of 3 new, 3 available, 3 in total: done");
+}
+
+#[test]
+fn a_line_has_one_verb() {
+    let mut facts = running(2);
+    let plan = preview(MACHINE, "pool-84dff-0", &[], &[(WaitKind::DriverRetry, "the next attempt")]);
+    facts.previews.get_mut(MACHINE).unwrap().insert("pool-84dff-0".to_owned(), plan);
+    let line = report::line(&seen(&facts));
+    assert!(line.ends_with(": pool-84dff-0 waits for the next attempt"), "{line}");
+}
+
+#[test]
+fn a_line_whose_ages_alone_differ_is_the_same() {
+    let line = |age: &str| format!("blocked: a manager, and none runs: mcm-0 renewed the Lease a {age} ago");
+    assert_eq!(report::without_ages(&line("35s")), report::without_ages(&line("1m2s")));
+    assert_ne!(report::without_ages("machine a waits"), report::without_ages("machine b waits"));
+    let json = |age: &str| format!(r#"{{"reason":"renewed {age} ago","silentSince":null}}"#);
+    assert_eq!(report::without_ages(&json("1s")), report::without_ages(&json("2s")));
+    assert_eq!(report::without_ages("an ageing pool, agog"), "an ageing pool, agog");
 }
 
 #[test]

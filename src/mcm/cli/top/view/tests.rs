@@ -2,7 +2,11 @@ use ratatui::{Terminal, backend::TestBackend};
 use rstest::rstest;
 
 use super::*;
-use mcm_insight::testing::{TERMINAL, blocked_pool};
+use crate::cli::picture::{TEXT, tests::published};
+use mcm_insight::{
+    story::UndecodableObject,
+    testing::{TERMINAL, blocked_pool},
+};
 
 /// The screen as text.
 fn screen(view: &TopViewState, width: u16, height: u16, look: TerminalLook) -> String {
@@ -24,6 +28,22 @@ fn press(view: &mut TopViewState, code: KeyCode) -> KeyEffect {
 #[case("200x50", 200, 50)]
 fn the_screen_fits(#[case] name: &str, #[case] width: u16, #[case] height: u16) {
     insta::assert_snapshot!(name, screen(&TopViewState::default(), width, height, TERMINAL));
+}
+
+#[test]
+fn the_picture_of_the_docs_is_up_to_date() {
+    let mut facts = blocked_pool();
+    facts.place.cluster = "seed-one".to_owned();
+    let lines = TopViewState::default().lines(&TopModel::from_facts(&facts), TERMINAL, 110, 14);
+    let colour = |tone: &LineStyle| match tone {
+        LineStyle::Bad => "#bf616a",
+        LineStyle::Look => "#ebcb8b",
+        LineStyle::Busy => "#81a1c1",
+        LineStyle::Good => "#a3be8c",
+        LineStyle::Faint => "#7b8494",
+        LineStyle::Plain | LineStyle::Head | LineStyle::Chosen => TEXT,
+    };
+    published("top", lines.iter().map(|(tone, text)| (text.as_str(), colour(tone))));
 }
 
 #[test]
@@ -88,7 +108,26 @@ fn deployments_of_all_namespaces_have_the_name_of_theirs() {
     let mut facts = blocked_pool();
     facts.place.cluster = "blue".to_owned();
     let models = [facts, blocked_pool()].map(|facts| TopModel::from_facts(&facts));
-    let text = plain(TerminalLook::PLAIN, &TopModel::of_all("blue", models.into_iter(), mcm_insight::testing::at(600)));
+    let text =
+        plain(TerminalLook::PLAIN, &TopModel::of_all("blue", models.into_iter(), &[], mcm_insight::testing::at(600)));
     assert_eq!(text.matches("demo/pool ").count(), 3, "two rows, and the title of the chosen one: {text}");
     assert!(text.contains("mcm top   blue   all namespaces   2 deployments  8 machines"), "{text}");
+}
+
+#[test]
+fn objects_that_cannot_be_decoded_are_named_with_the_commands_that_correct_them() {
+    let mut facts = blocked_pool();
+    facts.deployments.clear();
+    let broken = |name: &str| UndecodableObject {
+        kind: DEPLOYMENT.to_owned(),
+        name: name.to_owned(),
+        owner: None,
+        error: "spec.replicas is no number".to_owned(),
+    };
+    facts.unreadable = ["a", "b", "c", "d"].map(broken).into();
+    let text = plain(TerminalLook::PLAIN, &TopModel::from_facts(&facts));
+    let command = " kubectl edit machinedeployments.machine.sapcloud.io a -n demo\n";
+    for expected in ["MachineDeployment a cannot be read: ", command, "and 1 more object", "no deployment is known"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }

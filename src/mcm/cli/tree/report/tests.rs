@@ -9,8 +9,8 @@ use crate::{
     cli::tree::branch::{self, NodeSurroundings},
 };
 use mcm_insight::{
-    story::{DEPLOYMENT, NamespaceFacts},
-    testing::{NOW, TERMINAL, at, blocked_pool, machine, pool, preview},
+    story::{DEPLOYMENT, NamespaceFacts, UndecodableObject},
+    testing::{NOW, TERMINAL, at, blocked_pool, machine, of_machine_pool, pool, preview},
 };
 use mcm_rules::{drain::PodFacts, plan::WaitKind};
 
@@ -54,6 +54,31 @@ fn a_blocked_rollout_shows_the_pods_and_the_budget_in_its_way() {
 }
 
 #[test]
+fn objects_that_cannot_be_decoded_are_rows_below_their_owners() {
+    let mut facts = blocked_pool();
+    let undecodable = |kind: &str, name: &str, owner: Option<&str>| UndecodableObject {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        owner: owner.map(str::to_owned),
+        error: "spec.drainTimeout: \"2 hours\" is not a duration".to_owned(),
+    };
+    facts.unreadable = vec![
+        undecodable(MACHINE, "garbled", Some("pool-84dff")),
+        undecodable(MACHINE, "alone", Some("gone")),
+        undecodable(DEPLOYMENT, "other", None),
+    ];
+    let around = surroundings();
+    let branches: Vec<TreeBranch> =
+        branch::roots(&facts).iter().map(|root| branch::object_tree(&facts, &around, root)).collect();
+    let text = text(TerminalLook::PLAIN, &branches, true, at(NOW));
+    let row = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    assert!(row("garbled").contains("─ ") && row("garbled").contains("spec.drainTimeout"), "{text}");
+    for root in ["alone", "other"] {
+        assert!(!row(root).contains("─ ") && row(root).contains("cannot be read"), "{text}");
+    }
+}
+
+#[test]
 fn in_a_pipe_no_text_is_cut_and_nothing_is_coloured() {
     let text = tree(&blocked_pool(), TerminalLook::PLAIN, false);
     assert!(!text.contains('…') && !text.contains('\x1b'), "{text}");
@@ -78,6 +103,14 @@ fn colours_repeat_what_marks_and_words_say() {
 }
 
 #[test]
+fn a_machine_pool_whose_machines_run_is_not_blocked() {
+    let none = json!({});
+    let running = |number: usize| machine("pool-84dff", &number.to_string(), "small", "Running", &none);
+    let text = tree(&of_machine_pool(pool(3, (0..3).map(running).collect())), TERMINAL, false);
+    assert!(text.contains("3 of 3 running") && !text.contains("blocked"), "{text}");
+}
+
+#[test]
 fn machines_that_are_alike_are_counted_and_few_that_wait_are_not() {
     let none = json!({});
     let mut machines: Vec<_> =
@@ -85,7 +118,7 @@ fn machines_that_are_alike_are_counted_and_few_that_wait_are_not() {
     machines.push(mcm_insight::testing::blocked("pool-6d689", "gmjqk"));
     let facts = pool(23, machines);
     let text = tree(&facts, TERMINAL, false);
-    assert!(text.contains("22 more Running"), "{text}");
+    assert!(text.contains("22 more Machines"), "{text}");
     assert!(text.contains("pool-6d689-gmjqk"), "{text}");
     assert_eq!(tree(&facts, TerminalLook { width: 200, ..TERMINAL }, true).matches("Machine/pool-84dff").count(), 23);
 }
@@ -103,7 +136,7 @@ fn machines_that_wait_for_one_cause_are_counted_with_their_zones() {
         *planned = preview("Machine", name, &[], &waits);
     }
     let text = tree(&facts, TerminalLook { width: 200, ..TERMINAL }, false);
-    assert!(text.contains("39 more Unknown"), "{text}");
+    assert!(text.contains("39 more Machines"), "{text}");
     assert!(text.contains("the same (zones: eu-1a 29, eu-1b 10)"), "{text}");
     assert!(text.lines().count() < 10, "{text}");
     let all = tree(&facts, TerminalLook { width: 200, ..TERMINAL }, true);

@@ -1,8 +1,12 @@
 use rstest::rstest;
+use serde_json::Value;
 
 use super::*;
 use crate::api::machine::same_template;
-use mcm_insight::testing::{blocked_pool, machine, pool};
+use mcm_insight::{
+    family::changes,
+    testing::{blocked_pool, machine, pool},
+};
 
 fn decided(facts: &NamespaceFacts, verb: ChangeVerb, object: &str) -> Result<ObjectPatch, String> {
     decide(facts, verb, &facts.find(object).unwrap()).map_err(|ended| format!("{} ({})", ended.message, ended.hint))
@@ -47,8 +51,7 @@ fn a_patch_is_refused_if_the_object_was_changed_meanwhile() {
 fn an_undo_asks_for_the_revision_before_the_current_one() {
     let change = decided(&blocked_pool(), ChangeVerb::Undo(None), "pool").unwrap();
     assert_eq!(change.patch, json!({"spec": {"rollbackTo": {"revision": 3}}}));
-    let expected =
-        "returns MachineDeployment pool to revision 3 (template.spec.class.name small → large): replaces 1 machine";
+    let expected = "returns MachineDeployment pool to revision 3 (template.spec.class.name small → large): replaces or deletes 1 machine";
     assert_eq!(change.says, expected);
 }
 

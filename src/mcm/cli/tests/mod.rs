@@ -1,0 +1,7 @@
+//! All commands that read, asked about one state of a cluster: each of them gives the same verdict.
+
+mod reachable;
+mod readers;
+mod rights;
+mod situations;
+mod stage;
