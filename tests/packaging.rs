@@ -14,6 +14,8 @@ mod console;
 mod dashboards;
 #[path = "packaging/flavours.rs"]
 mod flavours;
+#[path = "packaging/kube_state_metrics.rs"]
+mod kube_state_metrics;
 #[path = "packaging/links.rs"]
 mod links;
 #[path = "packaging/metrics.rs"]
@@ -105,6 +107,7 @@ fn a_release_has_components_metadata_and_templates() {
         "clusterclass-openstack.yaml",
         "clusterclass-simulated.yaml",
         "gcp-cloud-controller-manager.yaml",
+        "in-place-components.yaml",
         "infrastructure-components.yaml",
         "metadata.yaml",
         "openstack-cloud-controller-manager.yaml",
@@ -298,6 +301,35 @@ fn the_stand_in_is_in_a_file_of_its_own() {
     let arguments = &only(&stand_in, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"];
     assert!(arguments.as_array().unwrap().contains(&"--stand-in".into()));
     assert!(!file_of_release("stand-in-components.yaml").contains("MCM_IMAGE"));
+}
+
+/// It needs feature gates of core and cert-manager, so clusterctl does not install it with the provider. It may only read.
+#[test]
+fn the_update_extension_is_in_a_separate_file_and_reads_only() {
+    assert!(!components().contains("ExtensionConfig"));
+    let text = file_of_release("in-place-components.yaml");
+    assert!(text.contains("image: localhost/mcm:v0.1.0\n"));
+    let all = objects(&text);
+    let rules = only(&all, "ClusterRole")["rules"].as_array().unwrap();
+    assert!(rules.iter().all(|rule| rule["verbs"] == serde_json::json!(["get"])), "{rules:?}");
+    let service = only(&all, "Service");
+    let (name, namespace) =
+        (service["metadata"]["name"].as_str().unwrap(), service["metadata"]["namespace"].as_str().unwrap());
+    let config = only(&all, "ExtensionConfig");
+    let called = &config["spec"]["clientConfig"]["service"];
+    assert_eq!(
+        called,
+        &serde_json::json!({ "name": name, "namespace": namespace, "port": service["spec"]["ports"][0]["port"] })
+    );
+    let certificate = only(&all, "Certificate");
+    let names = certificate["spec"]["dnsNames"].as_array().unwrap();
+    assert!(names.contains(&format!("{name}.{namespace}.svc").into()), "{names:?}");
+    let secret = certificate["spec"]["secretName"].as_str().unwrap();
+    let authority = &config["metadata"]["annotations"]["runtime.cluster.x-k8s.io/inject-ca-from-secret"];
+    assert_eq!(authority, &format!("{namespace}/{secret}"));
+    let pod = &only(&all, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], secret);
+    assert_eq!(pod["containers"][0]["args"][0], "capi-extension");
 }
 
 fn read(path: &str) -> String {

@@ -228,8 +228,11 @@ async fn the_identity_of_a_vm_stays() {
     place.patch("MCMMachine", "m", json!({ "spec": { "providerID": "x:///1" } })).await.unwrap();
     for (change, text) in [
         (json!({ "providerID": "x:///2" }), "the ID of a VM is immutable"),
-        (reference("b"), "the class of a VM is immutable"),
-        (json!({ "machineClassRef": null, "machineClass": { "providerSpec": {} } }), "the class of a VM is immutable"),
+        (reference("b"), "spec.machineClassRef is immutable"),
+        (
+            json!({ "machineClassRef": null, "machineClass": { "providerSpec": {} } }),
+            "machineClassRef cannot take the place of machineClass",
+        ),
     ] {
         let said = place.patch("MCMMachine", "m", json!({ "spec": change })).await.unwrap_err();
         assert!(said.contains(text), "{said}");
@@ -377,6 +380,32 @@ async fn the_description_of_a_vm_stays(#[case] change: Value) {
         .await
         .unwrap();
     place.patch("MCMMachine", "m", json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
+}
+
+/// Core marks the object in the same write. A control plane provider tries the change before.
+#[rstest]
+#[case::reference(reference("a"), reference("b"))]
+#[case::description(described("a"), json!({ "machineClass": { "providerSpec": { "size": "b" } } }))]
+#[tokio::test]
+async fn the_description_of_a_vm_changes_only_in_an_update_in_place(#[case] spec: Value, #[case] change: Value) {
+    const MARK: &str = "in-place-updates.internal.cluster.x-k8s.io/update-in-progress";
+    let place = Place::new().await;
+    place.create("MCMMachine", "m", spec).await.unwrap();
+    let change = json!({ "spec": change });
+    let mut marked = change.clone();
+    marked["metadata"] = json!({ "annotations": { MARK: "" } });
+    for parameters in [PatchParams::default(), dry_run()] {
+        let said = place.try_patch("MCMMachine", "m", change.clone(), &parameters).await.unwrap_err();
+        assert!(said.contains("is immutable"), "a worker: {said}");
+    }
+    let label = json!({ "metadata": { "labels": { "cluster.x-k8s.io/control-plane": "" } } });
+    place.patch("MCMMachine", "m", label).await.unwrap();
+    place.try_patch("MCMMachine", "m", change.clone(), &dry_run()).await.unwrap();
+    let said = place.patch("MCMMachine", "m", change.clone()).await.unwrap_err();
+    assert!(said.contains("is immutable"), "{said}");
+    place.patch("MCMMachine", "m", marked).await.unwrap();
+    let end = json!({ "metadata": { "annotations": { MARK: null } } });
+    place.patch("MCMMachine", "m", end).await.unwrap();
 }
 
 /// Each machine of the template would claim the same VM.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scene::{Scene, condition, name_of},
-    world::{World, play},
+    world::{World, play, play_since},
 };
 
 #[test]
@@ -86,7 +86,8 @@ fn a_dead_vm_is_replaced_once_by_a_health_check() {
 /// MachineHealthCheck replaces them. mcm does not.
 #[test]
 fn a_vm_that_ended_or_stopped_shows_in_its_machine_and_is_replaced_by_a_health_check() {
-    play(async |world: &'static World| {
+    // Health checks of earlier ones read no conditions of Machines.
+    play_since(12, async |world: &'static World| {
         let scene = Scene::with_workers(world, "halted", 3).await;
         scene.until("three Machines", async || scene.has_running(3)).await;
         let [gone, stopped, alive] = scene.machines().try_into().unwrap();
@@ -227,5 +228,28 @@ fn an_object_that_was_removed_by_force_leaves_its_vm_and_is_not_made_again() {
         let vms = scene.vms().await;
         assert_eq!(vms.keys().collect::<Vec<_>>(), [forgotten]);
         assert_eq!(vms.get(forgotten), before.get(forgotten));
+    });
+}
+
+/// T6a: the autoscaler finds the size of a Node without typed numbers.
+#[test]
+fn a_template_without_a_node_template_shows_the_capacity_of_its_cloud() {
+    play(async |world: &'static World| {
+        let scene = Scene::new(world, "sized").await;
+        let capacity = json!({"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "2"});
+        let class = json!({"provider": "simulated", "providerSpec": {"instanceType": "large", "capacity": capacity}});
+        world.apply(&json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "MCMMachineTemplate",
+            "metadata": {"name": "sized", "namespace": scene.namespace},
+            "spec": {"template": {"spec": {"machineClass": class}}},
+        }));
+        let status = scene
+            .until("the status of the template", async || {
+                let status = scene.get("mcmmachinetemplate", "sized")["status"].clone();
+                status["capacity"].is_object().then_some(status)
+            })
+            .await;
+        assert_eq!(status, json!({"capacity": capacity, "nodeInfo": {"architecture": "amd64"}}));
+        scene.kubectl(&["delete", "mcmmachinetemplate", "sized"]);
     });
 }

@@ -2,7 +2,7 @@
 //! stand-in of each cloud.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::Write,
     process::{Command, Stdio},
     sync::Arc,
@@ -18,6 +18,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
+use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -42,7 +43,17 @@ pub const REGION: &str = "eu-west-1";
 pub const GCP_ZONE: &str = "europe-west1-b";
 const IMAGE: &str = "projects/os/global/images/os-1";
 
-/// A cloud with one zone.
+/// A further zone.
+#[derive(Clone, Debug)]
+pub struct CloudZone {
+    pub name: String,
+    /// The change of `providerSpec` in it.
+    pub change: Value,
+    /// Its entry in the variable `zones` of the ClusterClass.
+    pub variable: Value,
+}
+
+/// A cloud that begins with one zone and one image.
 #[async_trait]
 pub trait StandIn: Send + Sync + 'static {
     fn simulation(&self) -> &dyn Simulation;
@@ -51,6 +62,28 @@ pub trait StandIn: Send + Sync + 'static {
     fn balanced(&self) -> Option<&dyn Balanced>;
 
     fn zone(&self) -> String;
+
+    /// Adds a zone with this number, from 1.
+    async fn add_zone(&self, number: usize) -> CloudZone;
+
+    /// All zones with their subnets, where a subnet has one zone.
+    fn subnets(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Adds an image with the kubelet of a version; returns the value of a class for it.
+    async fn add_image(&self, version: &str) -> String;
+
+    /// These values for all VMs, by their machines.
+    async fn images(&self) -> BTreeMap<String, String>;
+
+    /// The place of that value in `providerSpec`.
+    fn image_path(&self) -> &'static str;
+
+    /// All that it has for VMs, beside them.
+    fn leftovers(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Variables of the flavours without a default, and variables whose value differs for the stand-in.
     fn variables(&self) -> Vec<(&'static str, String)>;
@@ -67,10 +100,11 @@ pub trait StandIn: Send + Sync + 'static {
     }
 }
 
-/// moto, the zone of its subnet, and the target group of a load balancer.
+/// moto, the zone of its subnet, further ones with their subnets, and the target group of a load balancer.
 pub struct OnAws {
     pub ec2: Arc<Ec2>,
     zone: String,
+    further: Mutex<Vec<(String, String)>>,
     target_group: String,
 }
 
@@ -83,7 +117,7 @@ impl OnAws {
         let zone = document.descendants().find(|node| node.has_tag_name("availabilityZone"));
         let zone = zone.and_then(|node| node.text()).unwrap().to_owned();
         let target_group = ec2.target_group().await.to_owned();
-        Self { ec2, zone, target_group }
+        Self { ec2, zone, further: Mutex::default(), target_group }
     }
 
     /// The ID of an instance that the cloud controller manager writes on its Node.
@@ -104,6 +138,35 @@ impl StandIn for OnAws {
 
     fn zone(&self) -> String {
         self.zone.clone()
+    }
+
+    async fn add_zone(&self, number: usize) -> CloudZone {
+        let others = ["a", "b", "c"].map(|letter| format!("{REGION}{letter}")).into_iter();
+        let name = others.filter(|name| *name != self.zone).nth(number - 1).unwrap();
+        let subnet = self.ec2.add_subnet(&name).await;
+        self.further.lock().push((name.clone(), subnet.clone()));
+        CloudZone {
+            change: json!({"networkInterfaces": [{"subnetID": subnet}]}),
+            variable: json!({"name": name, "subnetID": subnet}),
+            name,
+        }
+    }
+
+    fn subnets(&self) -> Vec<(String, String)> {
+        let first = (self.zone.clone(), self.ec2.subnet.clone());
+        [vec![first], self.further.lock().clone()].concat()
+    }
+
+    async fn add_image(&self, version: &str) -> String {
+        self.ec2.copy_image(&format!("kubelet-{version}")).await
+    }
+
+    async fn images(&self) -> BTreeMap<String, String> {
+        self.ec2.images().await
+    }
+
+    fn image_path(&self) -> &'static str {
+        "/ami"
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
@@ -152,6 +215,27 @@ impl StandIn for gcp::World {
 
     fn zone(&self) -> String {
         GCP_ZONE.to_owned()
+    }
+
+    async fn add_zone(&self, number: usize) -> CloudZone {
+        let name = gcp::ZONES[number];
+        CloudZone {
+            name: name.to_owned(),
+            change: json!({"zone": name}),
+            variable: json!({"name": name, "controlPlaneInstanceGroup": gcp::GROUP}),
+        }
+    }
+
+    async fn add_image(&self, version: &str) -> String {
+        format!("projects/os/global/images/kubelet-{}", version.replace('.', "-"))
+    }
+
+    async fn images(&self) -> BTreeMap<String, String> {
+        Self::images(self)
+    }
+
+    fn image_path(&self) -> &'static str {
+        "/disks/0/image"
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
@@ -203,6 +287,37 @@ impl StandIn for openstack::World {
         "nova".to_owned()
     }
 
+    async fn add_zone(&self, number: usize) -> CloudZone {
+        let name = format!("az-{number}");
+        self.openstack.lock().cloud.zones.push(name.clone());
+        CloudZone { change: json!({"spec": {"availabilityZone": name}}), variable: json!({"name": name}), name }
+    }
+
+    async fn add_image(&self, version: &str) -> String {
+        let name = format!("kubelet-{version}");
+        let images = &mut self.openstack.lock().cloud.images;
+        let id = format!("00000000-0000-4000-8000-{:012}", images.len());
+        images.entry(name.clone()).or_insert(id);
+        name
+    }
+
+    async fn images(&self) -> BTreeMap<String, String> {
+        let openstack = self.openstack.lock();
+        let cloud = &openstack.cloud;
+        let name = |id: &str| cloud.images.iter().find(|(_, known)| *known == id).map(|(name, _)| name.clone());
+        cloud.existing().iter().filter_map(|server| Some((server.name.clone(), name(&server.image)?))).collect()
+    }
+
+    fn image_path(&self) -> &'static str {
+        "/spec/imageName"
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        let openstack = self.openstack.lock();
+        let ports = openstack.cloud.ports.values().map(|port| format!("port {}", port.name));
+        ports.chain(openstack.cloud.volumes.values().map(|volume| format!("volume {}", volume.name))).collect()
+    }
+
     fn variables(&self) -> Vec<(&'static str, String)> {
         let spec = &self.spec("")["spec"];
         let text = |field: &str| spec.pointer(field).and_then(Value::as_str).unwrap().to_owned();
@@ -244,7 +359,7 @@ pub struct Kubelets {
 
 /// How a kubelet registers its Node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum NodeRegistration {
+pub enum NodeRegistration {
     /// Ready and with the ID of its VM, in place of a cloud controller manager.
     Complete,
     /// With `--cloud-provider=external`: it is not Ready until the cloud controller manager has initialized it.
@@ -264,18 +379,20 @@ impl Kubelets {
         cloud: Arc<dyn StandIn>,
         joins: impl Fn(&BTreeSet<String>, &Joining<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self::start(scene, cloud, NodeRegistration::Complete, joins)
+        Self::start(scene, cloud, NodeRegistration::Complete, BTreeMap::new(), joins)
     }
 
     /// Beside a cloud controller manager.
     pub fn run_external(scene: &Scene, cloud: Arc<dyn StandIn>) -> Self {
-        Self::start(scene, cloud, NodeRegistration::External, |_, _| true)
+        Self::start(scene, cloud, NodeRegistration::External, BTreeMap::new(), |_, _| true)
     }
 
-    fn start(
+    /// The general case. Kubelets have the version of the image of their VM, if there are `versions` by images.
+    pub fn start(
         scene: &Scene,
         cloud: Arc<dyn StandIn>,
         registration: NodeRegistration,
+        versions: BTreeMap<String, String>,
         joins: impl Fn(&BTreeSet<String>, &Joining<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         let nodes: Api<Node> = Api::all(scene.workload().client());
@@ -292,7 +409,10 @@ impl Kubelets {
                     Some(balanced) => balanced.members().await,
                     None => BTreeSet::new(),
                 };
+                let images = if versions.is_empty() { BTreeMap::new() } else { cloud.images().await };
                 for vm in &vms {
+                    let version = images.get(&vm.machine).and_then(|image| versions.get(image));
+                    let version = version.map_or(KUBERNETES, String::as_str);
                     let others = vms.iter().filter(|other| joined.contains(&other.node));
                     let joining = Joining { vm, others: others.collect() };
                     if !joined.contains(&vm.node) && !joins(&members, &joining) {
@@ -301,13 +421,13 @@ impl Kubelets {
                     match registration {
                         NodeRegistration::Complete => {
                             // It may exist already.
-                            let node = node(&vm.node, &cluster, Some(&cloud.node_id(vm)));
+                            let node = node(&vm.node, &cluster, version, Some(&cloud.node_id(vm)));
                             api.create(&PostParams::default(), &node).await.ok();
                         }
                         NodeRegistration::External if joined.contains(&vm.node) => {}
                         // A kubelet registers once: a Node that another program deletes is missing.
                         NodeRegistration::External => {
-                            let node = node(&vm.node, &cluster, None);
+                            let node = node(&vm.node, &cluster, version, None);
                             if api.create(&PostParams::default(), &node).await.is_err() {
                                 continue;
                             }
@@ -374,7 +494,7 @@ fn is_initialized(node: &Node) -> bool {
 }
 
 /// A Node with the ID of its VM, or one that awaits a cloud controller manager.
-fn node(name: &str, cluster: &str, id: Option<&str>) -> Node {
+fn node(name: &str, cluster: &str, version: &str, id: Option<&str>) -> Node {
     let ready = if id.is_some() { "True" } else { "False" };
     let all = [("Ready", ready), ("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False")];
     let conditions = all
@@ -385,12 +505,12 @@ fn node(name: &str, cluster: &str, id: Option<&str>) -> Node {
     };
     let node = json!({
         "metadata": {"name": name, "labels": {"cluster": cluster}}, "spec": spec,
-        "status": {"conditions": conditions, "nodeInfo": node_info()},
+        "status": {"conditions": conditions, "nodeInfo": node_info(version)},
     });
     serde_json::from_value(node).unwrap()
 }
 
-fn node_info() -> Value {
+fn node_info(version: &str) -> Value {
     let fields = [
         "machineID",
         "systemUUID",
@@ -404,7 +524,7 @@ fn node_info() -> Value {
     ];
     let mut all: serde_json::Map<String, Value> =
         fields.into_iter().map(|field| (field.to_owned(), json!("simulated"))).collect();
-    all.insert("kubeletVersion".to_owned(), json!(KUBERNETES));
+    all.insert("kubeletVersion".to_owned(), json!(version));
     all.into()
 }
 
@@ -435,16 +555,16 @@ impl Vms for OfOther {
 }
 
 /// The provider of a cloud, whose VMs the simulation of the cloud creates.
-async fn other_provider(scene: &Scene, cloud: &Arc<dyn StandIn>) -> OtherProvider {
+pub async fn other_provider(scene: &Scene, cloud: &Arc<dyn StandIn>) -> OtherProvider {
     let vms = Arc::new(OfOther { cloud: Arc::clone(cloud), cluster: scene.name.clone() });
     other_provider_with(scene, cloud.as_ref(), vms).await
 }
 
-/// The provider of a cloud with these VMs, and with the network of a cluster as it shows it.
+/// The provider of a cloud with these VMs, and with the network of a cluster in all zones as it shows it.
 pub async fn other_provider_with(scene: &Scene, cloud: &dyn StandIn, vms: Arc<dyn Vms>) -> OtherProvider {
     let endpoint = identity::server(scene.workload().kubeconfig());
     let endpoint = json!({"host": endpoint.ip().to_string(), "port": endpoint.port()});
-    let zone = cloud.zone();
+    let (zone, subnets) = (cloud.zone(), cloud.subnets());
     let mut status = json!({"ready": true, "failureDomains": {(zone.as_str()): {"controlPlane": true}}});
     let mut spec = json!({"controlPlaneEndpoint": endpoint});
     let kinds: &Kinds = if cloud.simulation().provider() == "AWS" { &AWS } else { &GCP };
@@ -453,9 +573,13 @@ pub async fn other_provider_with(scene: &Scene, cloud: &dyn StandIn, vms: Arc<dy
         let value = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
         let group = json!({"id": value("AWS_SECURITY_GROUP_ID"), "name": "node"});
         status["networkStatus"] = json!({"securityGroups": {"node": group, "lb": group}});
-        let private = json!({"id": "private-a", "resourceID": value("AWS_SUBNET_ID"), "availabilityZone": zone});
-        let public = json!({"id": "public-a", "resourceID": "subnet-0", "availabilityZone": zone, "isPublic": true});
-        spec["network"] = json!({"vpc": {"id": "vpc-1"}, "subnets": [public, private]});
+        let mut all =
+            vec![json!({"id": "public", "resourceID": "subnet-0", "availabilityZone": zone, "isPublic": true})];
+        for (zone, subnet) in subnets {
+            status["failureDomains"][zone.as_str()] = json!({"controlPlane": true});
+            all.push(json!({"id": format!("private-{zone}"), "resourceID": subnet, "availabilityZone": zone}));
+        }
+        spec["network"] = json!({"vpc": {"id": "vpc-1"}, "subnets": all});
     }
     OtherProvider::start_on(scene, kinds, vms, Some(Network { spec, status })).await
 }
@@ -585,7 +709,8 @@ pub async fn assert_addons(scene: &Scene) {
     managers.get("cloud-controller-manager").await.unwrap();
 }
 
-async fn start(provider: &str) -> Arc<dyn StandIn> {
+/// The stand-in of a cloud.
+pub async fn start(provider: &str) -> Arc<dyn StandIn> {
     match provider {
         "aws" => Arc::new(OnAws::start().await),
         "gcp" => Arc::new(gcp::World::new().await),

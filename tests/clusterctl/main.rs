@@ -23,6 +23,7 @@ mod aws {
 mod bootstrap;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod capa;
+mod chained_upgrade;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod cloud_controller_manager;
 mod cluster;
@@ -44,6 +45,7 @@ mod gcp {
     pub use self::world::{GROUP, World, ZONES};
 }
 mod hybrid;
+mod in_place;
 mod install;
 #[cfg(all(feature = "aws", feature = "gcp"))]
 #[allow(dead_code, reason = "the tests of drivers use more of it")]
@@ -66,6 +68,7 @@ mod other_providers;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod passthrough;
 mod pools;
+mod published;
 mod reading;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod replacement;
@@ -77,8 +80,11 @@ mod scene;
 #[path = "../clouds/simulation.rs"]
 mod simulation;
 mod stand_in;
+mod static_pods;
 mod topology;
 mod upgrade;
+#[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
+mod whole_life;
 mod world;
 #[cfg(all(feature = "aws", feature = "gcp", feature = "openstack"))]
 mod zones;

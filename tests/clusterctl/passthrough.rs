@@ -7,16 +7,17 @@ use crate::{
     flavours::{Joining, Kubelets, StandIn, prepare},
     gcp,
     load_balancer::{Balanced, last},
-    replacement::{MACHINES, StaticPods, add_etcd, replace_template, with_external_etcd},
-    scene::{Scene, condition},
+    replacement::{MACHINES, is_of, replace_template},
+    scene::{Scene, condition, documents},
+    static_pods::{StaticPods, add_etcd, with_external_etcd},
     world::{World, play},
 };
 
 const WORKERS: usize = 1;
 
 /// kubeadm on the VM reaches an API server at the address of the load balancer.
-fn reaches_api_server(members: &BTreeSet<String>, joining: &Joining<'_>) -> bool {
-    let is_control_plane = |machine: &str| machine.contains("-control-plane-");
+pub fn reaches_api_server(members: &BTreeSet<String>, joining: &Joining<'_>) -> bool {
+    let is_control_plane = |machine: &str| !["-md-0-", "-mp-0-"].iter().any(|part| machine.contains(part));
     let serving: BTreeSet<&str> = joining
         .others
         .iter()
@@ -38,16 +39,17 @@ fn a_control_plane_is_created_and_replaced_behind_a_load_balancer_that_returns_a
         prepare(&scene, &*cloud);
         add_etcd(&scene);
         let _kubelets = Kubelets::run_behind(&scene, Arc::<gcp::World>::clone(&cloud), reaches_api_server);
-        let _pods = StaticPods::run(&scene);
+        let _pods = StaticPods::run(&scene, is_of(&scene.name));
 
         let variables = cloud.variables();
         let mut variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let replicas = MACHINES.to_string();
         variables.push(("CONTROL_PLANE_MACHINE_COUNT", &replicas));
-        let text = with_external_etcd(&scene.generate_with("gcp", WORKERS, &variables));
-        world.kubectl_with(&["apply", "-f", "-"], &text);
+        for object in documents(&scene.generate_with("gcp", WORKERS, &variables)) {
+            world.apply(&with_external_etcd(object));
+        }
         scene.until("all machines to run", async || scene.has_running(MACHINES + WORKERS)).await;
-        let old = assert_all_are_members(&scene, &cloud).await;
+        let old = until_all_are_members(&scene, &*cloud).await;
 
         replace_template(&scene, "n2-standard-4");
         scene
@@ -56,15 +58,15 @@ fn a_control_plane_is_created_and_replaced_behind_a_load_balancer_that_returns_a
                 cloud.members().await.is_disjoint(&old).then_some(())
             })
             .await;
-        assert_all_are_members(&scene, &cloud).await;
+        until_all_are_members(&scene, &*cloud).await;
 
         scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
         assert!(cloud.members().await.is_empty() && cloud.living().await.is_empty());
     });
 }
 
-/// The VMs of the control plane, and no other, become members. Returns them.
-async fn assert_all_are_members(scene: &Scene, cloud: &gcp::World) -> BTreeSet<String> {
+/// Waits until the VMs of the control plane, and no other, are members. Returns them.
+pub async fn until_all_are_members(scene: &Scene, cloud: &dyn Balanced) -> BTreeSet<String> {
     scene
         .until("the control plane to be in the load balancer", async || {
             let machines = scene.selected("mcmmachine", "cluster.x-k8s.io/control-plane");

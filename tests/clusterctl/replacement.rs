@@ -1,114 +1,29 @@
 //! A control plane of three machines on moto is replaced by the real controller of KubeadmControlPlanes, while our manager is
 //! killed at each change of the load balancer.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use serde_json::json;
-use tokio::task::JoinHandle;
 
 use crate::{
     aws::Ec2,
     flavours::{Kubelets, OnAws, StandIn, prepare},
     load_balancer::{Balanced, Call, Change},
     members::{Recorder, until_unanswered},
-    scene::Scene,
+    scene::{Scene, documents},
     simulation::Simulation,
+    static_pods::{StaticPods, add_etcd, with_external_etcd},
     world::{World, play},
 };
 
 pub const MACHINES: usize = 3;
-/// Static pods of kubeadm, without which a machine of a control plane does not count as healthy.
-const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
-/// The mirror pods that kubelets create for static pods: on each Node of a cluster, until it is gone.
-pub struct StaticPods(JoinHandle<()>);
-
-impl StaticPods {
-    pub fn run(scene: &Scene) -> Self {
-        let (client, own) = (scene.workload().client(), format!("cluster={}", scene.name));
-        Self(tokio::spawn(async move {
-            let mut period = tokio::time::interval(Duration::from_millis(500));
-            let mut known = BTreeSet::new();
-            loop {
-                period.tick().await;
-                let Ok(now) = nodes(&client, &own).await else { continue };
-                for node in now.difference(&known) {
-                    create_pods(&client, node).await;
-                }
-                for node in known.difference(&now) {
-                    delete_pods(&client, node).await;
-                }
-                known = now;
-            }
-        }))
-    }
-}
-
-impl Drop for StaticPods {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn nodes(client: &Client, own: &str) -> kube::Result<BTreeSet<String>> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    Ok(nodes.list(&ListParams::default().labels(own)).await?.items.iter().map(ResourceExt::name_any).collect())
-}
-
-fn pods(client: &Client) -> Api<Pod> {
-    Api::namespaced(client.clone(), "kube-system")
-}
-
-async fn create_pods(client: &Client, node: &str) {
-    for component in COMPONENTS {
-        let name = format!("{component}-{node}");
-        let labels = json!({"tier": "control-plane", "component": component});
-        let mirror = json!({"kubernetes.io/config.mirror": "simulated"});
-        let pod = json!({
-            "metadata": {"name": name, "labels": labels, "annotations": mirror},
-            "spec": {"nodeName": node, "containers": [{"name": component, "image": "registry.invalid/component"}]},
-        });
-        pods(client).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-        let ready = json!({"type": "Ready", "status": "True"});
-        let status = json!({"status": {"phase": "Running", "conditions": [ready]}});
-        pods(client).patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
-    }
-}
-
-async fn delete_pods(client: &Client, node: &str) {
-    for component in COMPONENTS {
-        pods(client).delete(&format!("{component}-{node}"), &DeleteParams::default().grace_period(0)).await.unwrap();
-    }
-}
-
-/// The flavour with an external etcd, because the members of kubeadm's own one would have to answer. The dates of certificates,
-/// which the controller would otherwise read from each API server, are given.
-pub fn with_external_etcd(flavour: &str) -> String {
-    const CONFIGURATION: &str = "    clusterConfiguration:\n";
-    const TEMPLATE: &str = "  machineTemplate:\n";
-    assert!(flavour.contains(CONFIGURATION) && flavour.contains(TEMPLATE), "{flavour}");
-    let files = "caFile: /etcd/ca.crt, certFile: /etcd/client.crt, keyFile: /etcd/client.key";
-    let etcd = format!("      etcd: {{external: {{endpoints: [\"https://etcd.example.com:2379\"], {files}}}}}\n");
-    let expiry =
-        "    metadata: {annotations: {machine.cluster.x-k8s.io/certificates-expiry: \"2099-01-01T00:00:00Z\"}}\n";
-    flavour.replacen(CONFIGURATION, &format!("{CONFIGURATION}{etcd}"), 1).replacen(
-        TEMPLATE,
-        &format!("{TEMPLATE}{expiry}"),
-        1,
-    )
-}
-
-/// The certificates of that etcd.
-pub fn add_etcd(scene: &Scene) {
-    let pki = scene.workload().folder().join("pki");
-    scene.add_secret("etcd", &[("tls.crt", &pki.join("ca.crt"))]);
-    let client = [("tls.crt", pki.join("server.crt")), ("tls.key", pki.join("server.key"))];
-    scene.add_secret("apiserver-etcd-client", &[(client[0].0, &client[0].1), (client[1].0, &client[1].1)]);
+/// The Nodes of a cluster whose kubelets are those of the flavours.
+pub fn is_of(cluster: &str) -> impl Fn(&Node) -> bool + Send + Sync + 'static {
+    let cluster = cluster.to_owned();
+    move |node| node.labels().get("cluster") == Some(&cluster)
 }
 
 /// Another template, which replaces all machines.
@@ -155,7 +70,7 @@ fn the_members_are_the_living_machines_while_a_control_plane_is_replaced_and_our
         prepare(&scene, &*cloud);
         add_etcd(&scene);
         let _kubelets = Kubelets::run(&scene, Arc::<OnAws>::clone(&cloud));
-        let _pods = StaticPods::run(&scene);
+        let _pods = StaticPods::run(&scene, is_of(&scene.name));
         let ec2 = Arc::clone(&cloud.ec2);
         let recorder =
             Recorder::start(world.management.client(), &scene.namespace, Arc::<Ec2>::clone(&ec2), MACHINES).await;
@@ -164,8 +79,9 @@ fn the_members_are_the_living_machines_while_a_control_plane_is_replaced_and_our
         let mut variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let replicas = MACHINES.to_string();
         variables.push(("CONTROL_PLANE_MACHINE_COUNT", &replicas));
-        let text = with_external_etcd(&scene.generate_with("aws", 0, &variables));
-        world.kubectl_with(&["apply", "-f", "-"], &text);
+        for object in documents(&scene.generate_with("aws", 0, &variables)) {
+            world.apply(&with_external_etcd(object));
+        }
         scene.until("the control plane to run", async || scene.has_running(MACHINES)).await;
         let (before, old) = (ec2.members().await, scene.machines());
         assert_eq!((before.len(), &before), (MACHINES, &ec2.living().await));

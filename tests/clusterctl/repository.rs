@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     support::objects::PLANTED,
-    world::{CORE, LATER, VERSION},
+    world::{LATER, VERSION},
 };
 
 /// Lays it out in a folder. `programs` has the releases of the other providers.
@@ -26,12 +26,12 @@ pub fn lay_out(folder: &Path, programs: &Path) {
             std::fs::write(folder.join(format!("cluster-template-{fixed}.yaml")), with_control_plane(&text)).unwrap();
         }
     }
-    let released = programs.join("repository");
+    let (released, core) = (released(programs), core_version(programs));
     let cert_manager = base.join("cert-manager/v1.0.0/cert-manager.yaml");
     std::fs::create_dir_all(cert_manager.parent().unwrap()).unwrap();
     std::fs::write(&cert_manager, "apiVersion: v1\nkind: Namespace\nmetadata: {name: cert-manager}\n").unwrap();
     let provider = |name: &str, type_: &str, url: String| json!({"name": name, "type": type_, "url": url});
-    let of_core = |folder: &str, file: &str| format!("{}/{folder}/{CORE}/{file}-components.yaml", released.display());
+    let of_core = |folder: &str, file: &str| format!("{}/{folder}/{core}/{file}-components.yaml", released.display());
     let ours = format!("file://{}/infrastructure-mcm/latest/infrastructure-components.yaml", base.display());
     let providers = json!({
         "providers": [
@@ -43,6 +43,20 @@ pub fn lay_out(folder: &Path, programs: &Path) {
         "cert-manager": {"externallyProvisioned": "true", "timeout": "60s", "version": "v1.0.0", "url": cert_manager},
     });
     std::fs::write(config(folder), serde_yaml_ng::to_string(&providers).unwrap()).unwrap();
+}
+
+/// The releases of core and of kubeadm's providers, which `hack/control-plane` makes.
+fn released(programs: &Path) -> PathBuf {
+    programs.join("repository")
+}
+
+/// The version of those releases.
+pub fn core_version(programs: &Path) -> String {
+    let folder = released(programs).join("cluster-api");
+    let versions = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let names: Vec<String> = versions.map(|version| version.unwrap().file_name().into_string().unwrap()).collect();
+    let [version]: [String; 1] = names.try_into().unwrap_or_else(|names| panic!("not one version of core: {names:?}"));
+    version
 }
 
 /// The configuration of clusterctl.

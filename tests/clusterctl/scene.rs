@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -136,6 +137,17 @@ impl Scene {
 
     /// The same with variables of the flavour.
     pub fn generate_with(&self, flavour: &str, workers: usize, variables: &[(&str, &str)]) -> String {
+        self.generate_version(flavour, KUBERNETES, workers, variables)
+    }
+
+    /// The same with a version of Kubernetes.
+    pub fn generate_version(
+        &self,
+        flavour: &str,
+        kubernetes: &str,
+        workers: usize,
+        variables: &[(&str, &str)],
+    ) -> String {
         let (workers, version) = (workers.to_string(), format!("mcm:{VERSION}"));
         let words = [
             "generate",
@@ -148,7 +160,7 @@ impl Scene {
             "--target-namespace",
             &self.namespace,
             "--kubernetes-version",
-            KUBERNETES,
+            kubernetes,
             "--worker-machine-count",
             &workers,
         ];
@@ -286,6 +298,12 @@ impl Scene {
         let deployment = format!("machinedeployment.cluster.x-k8s.io/{}-md-0", self.name);
         self.kubectl(&["scale", &deployment, &format!("--replicas={replicas}")]);
     }
+}
+
+/// The objects in a text.
+pub fn documents(text: &str) -> Vec<Value> {
+    let all = serde_yaml_ng::Deserializer::from_str(text).map(|one| Value::deserialize(one).unwrap());
+    all.filter(|object| !object.is_null()).collect()
 }
 
 pub fn name_of(object: &Value) -> &str {

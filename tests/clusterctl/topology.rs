@@ -128,6 +128,83 @@ fn a_cluster_of_the_class_is_scaled_and_rolled_by_its_topology() {
     });
 }
 
+/// The MCMMachinePool of a Cluster with one pool.
+fn pool_of(scene: &Scene) -> Option<Value> {
+    scene.all("mcmmachinepool").into_iter().next()
+}
+
+/// The pool runs, has so many Nodes, and core has seen its last change.
+pub fn has_pool_of(scene: &Scene, count: usize) -> Option<()> {
+    let pools = scene.all("machinepool");
+    let [pool] = pools.as_slice() else { return None };
+    let status = &pool["status"];
+    let nodes = status["nodeRefs"].as_array().map_or(0, Vec::len);
+    let is_seen = status["observedGeneration"] == pool["metadata"]["generation"];
+    (status["phase"] == "Running" && is_seen && status["replicas"] == count && nodes == count).then_some(())
+}
+
+/// C6: a pool of the class is made, scaled and rolled by the topology. The class of its old VMs is deleted, and core and mcm then
+/// write nothing.
+#[test]
+fn a_pool_of_the_class_is_scaled_and_rolled_by_its_topology() {
+    const POOL: usize = 2;
+    play(async |world: &'static World| {
+        let scene = with_topology(world, "pools").await;
+        let pools = json!([{"class": "default-pool", "name": "mp-0", "replicas": POOL}]);
+        let change = json!({"spec": {"topology": {"workers": {"machinePools": pools}}}}).to_string();
+        scene.kubectl(&["patch", "cluster", "pools", "--type=merge", "-p", &change]);
+        scene.until("the pool to have Nodes", async || has_pool_of(&scene, POOL)).await;
+
+        let replicas = "/spec/topology/workers/machinePools/0/replicas";
+        replace(&scene, ["cluster", "pools"], replicas, &json!(POOL + 1));
+        scene.until("one more Node", async || has_pool_of(&scene, POOL + 1)).await;
+
+        let of_pool = async || {
+            let mut all = scene.vms().await;
+            all.retain(|machine, _| machine.starts_with("pools-mp-0-"));
+            all
+        };
+        let old = of_pool().await;
+        assert_eq!(old.len(), POOL + 1);
+        replace(&scene, ["cluster", "pools"], "/spec/topology/variables/2/value", &json!("large"));
+        scene
+            .until("the VMs of the pool to be new", async || {
+                let now = of_pool().await;
+                assert!(now.len() > POOL, "surge 1, unavailable 0: {now:?}");
+                (now.len() == POOL + 1 && now.keys().all(|machine| !old.contains_key(machine))).then_some(())
+            })
+            .await;
+        scene.until("their Nodes", async || has_pool_of(&scene, POOL + 1)).await;
+        scene.until("the workers", async || scene.has_running(1 + WORKERS)).await;
+        let pool = pool_of(&scene).unwrap();
+        let class = &pool["spec"]["machineClass"];
+        assert_eq!(
+            (&class["providerSpec"]["instanceType"], &class["nodeTemplate"]["instanceType"]),
+            (&json!("large"), &json!("large"))
+        );
+        scene
+            .until("the class of the old VMs to be deleted", async || {
+                let classes = scene.all("machineclass");
+                let of_pool = classes.iter().filter(|class| name_of(class).starts_with("pools-mp-0-"));
+                (of_pool.count() == 1).then_some(())
+            })
+            .await;
+
+        let kinds =
+            ["machinepool", "mcmmachinepool", "mcmmachinepooltemplate", "machinedeployments.machine.sapcloud.io"];
+        scene.is_idle(&[&QUIET[..], &kinds].concat()).await;
+        let cluster = scene.get("cluster", "pools");
+        assert!(condition(&cluster, "TopologyReconciled").starts_with("True"), "{cluster}");
+
+        scene.kubectl(&["delete", "cluster", "pools", "--timeout=170s"]);
+        assert!(scene.vms().await.is_empty());
+        for kind in ["mcmmachinepool", "machineclass", "machinedeployments.machine.sapcloud.io"] {
+            scene.until("the rest to be gone", async || scene.all(kind).is_empty().then_some(())).await;
+        }
+        scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=170s"]);
+    });
+}
+
 /// A ClusterClass of Cluster API Provider AWS, and a Cluster of it.
 fn of_aws(scene: &Scene) -> Vec<Value> {
     let infra = "infrastructure.cluster.x-k8s.io/v1beta2";

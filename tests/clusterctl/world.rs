@@ -31,9 +31,10 @@ use crate::{
 /// The release under test, and a later one.
 pub const VERSION: &str = "v0.1.0";
 pub const LATER: &str = "v0.2.0";
-/// Of core and the kubeadm providers, as `hack/controlplane/cluster-api` pins it.
-pub const CORE: &str = "v1.14.2";
-const NAMESPACE: &str = "capmcm-system";
+pub const NAMESPACE: &str = "capmcm-system";
+/// Files of the certificates of webhooks and of extensions.
+pub const CERTIFICATE: &str = "tls.crt";
+pub const KEY: &str = "tls.key";
 /// Allows the endpoints of the simulations of clouds.
 pub const ENDPOINTS: &str = "--allowed-cloud-endpoints=http://127.0.0.1";
 
@@ -54,6 +55,17 @@ pub fn play(test: impl AsyncFnOnce(&'static World)) {
     }
 }
 
+/// The same with core of this minor version or a later one, where earlier ones lack what the test is about.
+pub fn play_since(minor: u64, test: impl AsyncFnOnce(&'static World)) {
+    let core = repository::core_version(&programs());
+    let own: u64 = core.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap();
+    if own < minor {
+        eprintln!("left out: Cluster API {core} is older than 1.{minor}");
+        return;
+    }
+    play(test);
+}
+
 /// A failed test shows the output of our programs, and keeps all logs.
 struct ShownIfFailed;
 
@@ -61,7 +73,7 @@ impl Drop for ShownIfFailed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             FOLDER.keep();
-            let ours = ["provider", "stand-in", "natives"];
+            let ours = ["extension", "provider", "stand-in", "natives"];
             let is_ours =
                 |log: &&PathBuf| ours.iter().any(|start| log.file_name().unwrap().to_string_lossy().starts_with(start));
             logs::of(FOLDER.path()).iter().filter(is_ours).for_each(|log| logs::print_tail(log));
@@ -79,6 +91,8 @@ pub struct World {
     pub nodes: Reader,
     folder: PathBuf,
     programs: PathBuf,
+    /// More feature gates of core.
+    gates: &'static str,
     /// Our provider, and the address of its readiness.
     provider: Mutex<Option<(Program, String)>>,
     running: Mutex<Vec<Program>>,
@@ -111,6 +125,14 @@ impl World {
         TO_UPGRADE.get_or_init(|| self.beside()).await
     }
 
+    /// Another management cluster whose core has more feature gates.
+    pub async fn with_gates(&self, gates: &'static str) -> Self {
+        let bare = Self::bare(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await;
+        let world = Self { gates, ..bare };
+        world.install().await;
+        world
+    }
+
     async fn beside(&self) -> Self {
         let world = Self::bare(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await;
         world.install().await;
@@ -129,9 +151,7 @@ impl World {
 
     async fn bare(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {
         let management = audited("management", &folder, &["--with", "kube-controller-manager"]).await;
-        let programs = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-        let programs = programs.filter(|folder| folder.join("clusterctl").exists());
-        let programs = programs.unwrap_or_else(|| panic!("run these tests with hack/test-clusterctl"));
+        let programs = programs();
         repository::lay_out(&folder, &programs);
         Self {
             reader: Reader::new(management.client()),
@@ -141,6 +161,7 @@ impl World {
             cloud,
             folder,
             programs,
+            gates: "",
             provider: Mutex::default(),
             running: Mutex::default(),
             natives: Mutex::default(),
@@ -156,7 +177,8 @@ impl World {
     /// Installs and starts core and the kubeadm providers.
     pub async fn install_core(&self, others: &[&str]) {
         self.install_certificate_kinds().await;
-        let (core, kubeadm) = (format!("cluster-api:{CORE}"), format!("kubeadm:{CORE}"));
+        let version = repository::core_version(&self.programs);
+        let (core, kubeadm) = (format!("cluster-api:{version}"), format!("kubeadm:{version}"));
         let init = ["init", "--core", &core, "--bootstrap", &kubeadm, "--control-plane", &kubeadm];
         self.must(&[&init[..], others].concat());
         self.start_managers().await;
@@ -263,9 +285,9 @@ impl World {
             ),
             ("capi-kubeadm-control-plane", "capi-kubeadm-control-plane-webhook-service", "ClusterTopology=true"),
         ];
-        let certificates = self.folder.join("certificates");
+        let certificates = self.certificates();
         std::fs::create_dir_all(&certificates).unwrap();
-        for (from, to) in [("server.crt", "tls.crt"), ("server.key", "tls.key")] {
+        for (from, to) in [("server.crt", CERTIFICATE), ("server.key", KEY)] {
             std::fs::copy(self.management.folder().join("pki").join(from), certificates.join(to)).unwrap();
         }
         let ports: Vec<(&str, u16)> = managers.iter().map(|(_, service, _)| (*service, free_port())).collect();
@@ -280,7 +302,7 @@ impl World {
                 format!("--health-addr=127.0.0.1:{health}"),
                 format!("--diagnostics-address=127.0.0.1:{}", free_port()),
                 "--insecure-diagnostics".to_owned(),
-                format!("--feature-gates={gates}"),
+                format!("--feature-gates={gates}{}", if name == "capi-core" { self.gates } else { "" }),
             ];
             let environment = ["POD_NAMESPACE", "POD_NAME", "POD_UID"].map(|key| (key.to_owned(), name.to_owned()));
             let log = self.folder.join(format!("{name}.log"));
@@ -289,10 +311,24 @@ impl World {
         }
     }
 
+    /// The folder with a certificate for 127.0.0.1, of the authority of the management cluster.
+    pub fn certificates(&self) -> PathBuf {
+        self.folder.join("certificates")
+    }
+
+    /// That authority.
+    pub fn authority(&self) -> Value {
+        json!(k8s_openapi::ByteString(std::fs::read(self.management.folder().join("pki/ca.crt")).unwrap()))
+    }
+
+    /// Keeps a program until the end of this world.
+    pub fn keep(&self, program: Program) {
+        self.running.lock().unwrap().push(program);
+    }
+
     /// `service` becomes `url` and `caBundle`, in webhooks and in conversions.
     fn point_webhooks(&self, ports: &[(&str, u16)]) {
-        let authority = std::fs::read(self.management.folder().join("pki/ca.crt")).unwrap();
-        let authority = json!(k8s_openapi::ByteString(authority));
+        let authority = self.authority();
         let turn = |client: &mut Value| {
             let service = client["service"].clone();
             let Some((_, port)) = ports.iter().find(|(name, _)| service["name"] == *name) else { return false };
@@ -438,6 +474,13 @@ impl World {
         let kind = "providers.clusterctl.cluster.x-k8s.io";
         self.reader.find(NAMESPACE, kind, "infrastructure-mcm").unwrap()
     }
+}
+
+/// The folder of the programs that `hack/test-clusterctl` gets.
+fn programs() -> PathBuf {
+    let folder = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+    let folder = folder.filter(|folder| folder.join("clusterctl").exists());
+    folder.unwrap_or_else(|| panic!("run these tests with hack/test-clusterctl"))
 }
 
 fn folder() -> PathBuf {

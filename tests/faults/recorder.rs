@@ -73,17 +73,27 @@ pub struct VmStory {
 /// A recorder that runs.
 pub struct Recorder {
     seen: Arc<Mutex<Seen>>,
+    machines: Api<Machine>,
     _tasks: JoinSet<()>,
 }
 
 impl Recorder {
-    /// Records from now on.
+    /// Records the machines of a world from now on.
     pub fn start(world: &World) -> Self {
+        Self::follow(world.machines(), world)
+    }
+
+    /// Records the machines of all namespaces from now on. They use the cloud of a world.
+    pub fn start_for_all(world: &World) -> Self {
+        Self::follow(Api::all(world.client.clone()), world)
+    }
+
+    fn follow(machines: Api<Machine>, world: &World) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow(Arc::clone(&seen), world.machines()));
+        tasks.spawn(follow(Arc::clone(&seen), machines.clone()));
         tasks.spawn(read(Arc::clone(&seen), world.cloud.journal.clone()));
-        Self { seen, _tasks: tasks }
+        Self { seen, machines, _tasks: tasks }
     }
 
     /// The observed events so far.
@@ -104,14 +114,14 @@ impl Recorder {
             world.cloud.vms().await.iter().filter_map(|vm| Some(vm["id"].as_str()?.to_owned())).collect();
         let seen = self.now();
         let live: Vec<&MachineStory> = seen.machines.values().filter(|machine| machine.gone.is_none()).collect();
-        let named = |id: &String| live.iter().any(|machine| machine.vms.contains(id));
+        let named: BTreeSet<&String> = live.iter().flat_map(|machine| &machine.vms).collect();
         run.measured("machines ever", number(seen.machines.len()), "");
         let made = seen.vms.values().filter(|vm| !vm.token.is_empty()).count();
         match ever {
             Some(ever) => run.exactly("VMs made", made, ever),
             None => run.measured("VMs made", number(made), ""),
         }
-        run.none("VMs leaked", &alive.iter().filter(|id| !named(id)).collect::<Vec<_>>());
+        run.none("VMs leaked", &alive.iter().filter(|id| !named.contains(id)).collect::<Vec<_>>());
         run.none("VMs doubled", &seen.doubled());
         let has_vm =
             |machine: &&&MachineStory| machine.vms.is_empty() || machine.vms.iter().any(|id| alive.contains(id));
@@ -135,7 +145,7 @@ impl Recorder {
         }
         // A watch that broke several times waits for long before it is opened again.
         wait::until("the recorder to see which machines are gone", async || {
-            let listed = world.machines().list_metadata(&ListParams::default()).await.unwrap();
+            let listed = self.machines.list_metadata(&ListParams::default()).await.unwrap();
             let there: BTreeSet<&str> = listed.iter().filter_map(|machine| machine.metadata.uid.as_deref()).collect();
             let seen = self.now();
             let mut live = seen.machines.iter().filter(|(_, machine)| machine.gone.is_none());

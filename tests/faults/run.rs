@@ -231,3 +231,11 @@ fn round(value: f64) -> String {
 pub fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap())
 }
+
+/// The value that a share of all values does not exceed. There must be a value.
+pub fn percentile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (share * number(sorted.len())).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}

@@ -81,3 +81,27 @@ async fn the_pod_of_the_manager_is_asked_through_the_api_server() {
     world.cloud.control(json!({"faults": []})).await;
     world.settled(2, "small").await;
 }
+
+/// Two managers on one computer: the one at the default port serves another namespace.
+#[tokio::test]
+async fn a_manager_at_the_default_port_is_asked_about_its_namespace_alone() {
+    let (first, second) = (World::new("asked-first").await, World::new("asked-second").await);
+    let _port = asked_port(PORT).await;
+    let mut manager = first.launch_run(&[&format!("--port={PORT}"), "--machine-drain-timeout=45m"]);
+    manager.url = format!("http://127.0.0.1:{PORT}");
+    let _managers = [manager.ready().await, second.launch_run(&["--machine-drain-timeout=33m"]).ready().await];
+    let change = ["pool", "--set", "template.spec.class.name=large"].map(str::to_owned);
+    for (world, is_asked) in [(&first, true), (&second, false)] {
+        world.pool(1, json!({})).await;
+        world.settled(1, "small").await;
+        let (code, answer) = plan(world, &change).await;
+        let (source, bound) = (&answer["flags"], answer["objects"][0]["duration"]["bound"].as_str().unwrap());
+        let source = source.as_str().unwrap();
+        assert_eq!((code, source.starts_with("the defaults, because no manager answered")), (0, !is_asked), "{answer}");
+        assert!(bound.ends_with(if is_asked { "drainTimeout 45m" } else { "drainTimeout 2h" }), "{answer}");
+        let (_, document) = why(world, world.admin(), &["pool"]).await;
+        assert_eq!(document["asked"].as_array().unwrap().len(), usize::from(is_asked), "{document}");
+        let is_noted = !document["notes"].as_array().unwrap().is_empty();
+        assert_eq!(is_noted, !is_asked, "a note says which manager was not asked: {document}");
+    }
+}

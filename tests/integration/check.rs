@@ -13,7 +13,7 @@ use crate::{
         control_plane::{self, ControlPlane},
         objects,
         program::mcm,
-        secrets,
+        secrets, wait,
         world::World,
     },
 };
@@ -58,10 +58,14 @@ async fn as_user(world: &World, kubeconfig: &Path, words: &[&str]) -> Checked {
     Checked { code: output.status.code().unwrap(), document: serde_json::from_str(&text).unwrap() }
 }
 
+/// Short, so that the end of a manager is seen early.
+const LEASES: [&str; 3] =
+    ["--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms"];
+
 #[tokio::test]
-async fn a_sound_installation_is_ready_and_its_manager_is_named() {
+async fn a_sound_installation_is_ready_until_its_manager_ends() {
     let world = World::new("check-good").await;
-    let _manager = world.launch_run(&[]).ready().await;
+    let mut manager = world.launch_run(&LEASES).ready().await;
     world.pool(1, json!({})).await;
     world.settled(1, "small").await;
     let checked = check(&world, &["--service-account", "mcm", "--target-kubeconfig", "none"]).await;
@@ -71,6 +75,16 @@ async fn a_sound_installation_is_ready_and_its_manager_is_named() {
     }
     assert!(checked.of("leases").iter().all(|(result, _)| result == "Good"), "{}", checked.document);
     assert!(checked.of("permissions")[0].1.starts_with("mcm may do everything"));
+
+    manager.program.kill();
+    let checked = wait::until("the end of the manager to be a problem", async || {
+        let checked = check(&world, &["--target-kubeconfig", "none"]).await;
+        (checked.code == 3).then_some(checked)
+    })
+    .await;
+    for (result, text) in checked.of("leases") {
+        assert!(result == "Problem" && text.starts_with("no manager runs: "), "{}", checked.document);
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,9 @@ use tokio::{
     process::{Child, Command},
 };
 
-use crate::support::{objects, pods, program::mcm, secrets, world::World};
+use crate::support::{
+    control_plane::ControlPlane, door::Door, identity, objects, pods, program::mcm, secrets, wait, world::World,
+};
 
 /// A dashboard that runs, and its address.
 pub struct Dashboard {
@@ -82,6 +84,36 @@ async fn the_page_names_what_a_pool_waits_for() {
     assert_eq!(document["objects"][0]["verdict"], why.answer["verdict"]);
     assert_eq!(document["objects"][0]["object"], why.answer["object"]);
     assert_eq!((&document["apiVersion"], &document["kind"]), (&json!("cli.mcm/v1"), &json!("Explanation")));
+}
+
+/// The page of a browser stays readable; a program gets no former state.
+#[tokio::test]
+async fn the_last_state_stays_while_the_api_server_does_not_answer() {
+    const AWAY: &str = "no answer of the control cluster since";
+    let world = World::new("page-away").await;
+    world.classes().await;
+    world.apply(objects::deployment("pool", 0)).await;
+    let viewer = identity::viewer(&world.client, world.admin(), &world.namespace, true, world.folder()).await;
+    let door = Door::to(ControlPlane::shared().await).await;
+    identity::change(&viewer, "/clusters/0/cluster/server", door.url().into());
+    let dashboard = Dashboard::of(&world, &viewer).await;
+    let shown = async |is_away: bool| {
+        wait::until(&format!("a page with {AWAY:?}: {is_away}"), async || {
+            let page = dashboard.get("").await;
+            assert_eq!(page.status(), StatusCode::OK);
+            let page = page.text().await.unwrap();
+            assert!(page.contains("?deployment=pool"), "{page}");
+            (page.contains(AWAY) == is_away).then_some(())
+        })
+        .await;
+    };
+    shown(false).await;
+    door.refuse(|_| Some(http::StatusCode::INTERNAL_SERVER_ERROR));
+    shown(true).await;
+    assert_eq!(dashboard.get("api/why").await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    door.refuse(|_| None);
+    shown(false).await;
+    assert_eq!(dashboard.get("api/why").await.status(), StatusCode::OK);
 }
 
 #[tokio::test]

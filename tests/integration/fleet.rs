@@ -36,6 +36,12 @@ const TWINS: [&str; 2] = ["twin-1", "twin-2"];
 const KILLS: usize = 3;
 /// Every process reads the cells file this often.
 const REREAD: Duration = Duration::from_secs(2);
+/// Cells of a process, and those that are added to them.
+const FEW: usize = 2;
+const MORE: usize = 10;
+/// File descriptors of a cell that shares its connections to the control cluster: with connections for each of its watches and
+/// clients it has a dozen.
+const EACH: f64 = 5.0;
 
 /// Two namespaces that have everything twice: Machines of the same names, Nodes of the same names in two clusters, VMs of the
 /// same IDs in two clouds.
@@ -130,6 +136,43 @@ async fn two_cells_of_one_process_do_not_meet() {
     second.scale(4).await;
     serve(second, 4, "large").await;
     fleet.assert_apart().await;
+}
+
+#[tokio::test]
+async fn cells_with_one_kubeconfig_share_their_connections() {
+    let shared = ControlPlane::shared().await;
+    let world = World::between(shared, shared, "few-connections", &["--heartbeat-period=0s"]).await;
+    let mut cells = Vec::new();
+    for at in 0..FEW + MORE {
+        let (namespace, kubeconfig) = (shared.namespace("few-connections").await, shared.kubeconfig());
+        cells.push(json!({
+            "name": format!("cell-{at}"), "namespace": namespace, "kubeconfig": kubeconfig, "targetKubeconfig": kubeconfig,
+        }));
+    }
+    let file = world.folder().join("cells.yaml");
+    let write = |count: usize| {
+        let new = file.with_extension("new");
+        fs::write(&new, serde_yaml_ng::to_string(&json!({"cells": cells[..count]})).unwrap()).unwrap();
+        fs::rename(new, &file).unwrap();
+    };
+    write(FEW);
+    let (cells_flag, cloud_flag) = (format!("--cells={}", file.display()), world.cloud_flag());
+    let manager = world.launch_bare("run", &[cells_flag.as_str(), cloud_flag.as_str()]).ready().await;
+    let of_few = descriptors_of(&manager, FEW).await;
+    write(FEW + MORE);
+    let of_all = descriptors_of(&manager, FEW + MORE).await;
+    assert!(of_all - of_few <= EACH * MORE as f64, "{of_few} of {FEW} cells, {of_all} of {}", FEW + MORE);
+}
+
+/// The file descriptors of a process when so many cells are ready.
+async fn descriptors_of(manager: &Manager, cells: usize) -> f64 {
+    wait::until("the cells to be ready", async || {
+        let (_, metrics) = manager.get("/metrics").await;
+        let is_ready = |line: &&str| line.starts_with("mcm_cell_ready{") && line.ends_with(" 1");
+        let open = metrics.lines().find_map(|line| line.strip_prefix("process_open_fds "))?;
+        (metrics.lines().filter(is_ready).count() == cells).then(|| open.parse().unwrap())
+    })
+    .await
 }
 
 impl Fleet {

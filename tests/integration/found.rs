@@ -27,8 +27,6 @@ use crate::support::{
     world::{Manager, World},
 };
 
-const ELECTION: [&str; 3] =
-    ["--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=500ms"];
 const DEPLOYMENT: &str = "machine-controller-manager";
 const KUBECONFIG: &str = "generic-token-kubeconfig-0a1b2c3d";
 const TOKEN: &str = "shoot-access-machine-controller-manager";
@@ -42,8 +40,9 @@ async fn start(worlds: &[&World], flags: &[String]) -> Manager {
     let cloud_of = |world: &&World| (world.namespace.clone(), world.cloud.url.clone());
     let clouds = clouds::behind_one_address(worlds.iter().map(cloud_of)).await;
     let cloud = format!("--simulated-cloud={clouds}");
-    let flags = flags.iter().map(String::as_str).chain([cloud.as_str()]);
-    let flags: Vec<&str> = ELECTION.into_iter().chain(flags).collect();
+    // Each test has a fleet for itself.
+    let fleet = [format!("--fleet-name={}", worlds[0].namespace), "--fleet-namespace=mcm-system".to_owned()];
+    let flags: Vec<&str> = flags.iter().chain(&fleet).chain([&cloud]).map(String::as_str).collect();
     worlds[0].launch_bare("run", &flags).ready().await
 }
 
@@ -74,6 +73,7 @@ async fn control_planes_of_a_folder_come_and_go_while_others_go_on() {
     for world in [&first, &second] {
         world.pool(2, json!({})).await;
     }
+    shared.ensure_namespace(SYSTEM).await;
     let folder = first.folder().join("planes");
     fs::create_dir(&folder).unwrap();
     let file = |world: &World| folder.join(&world.namespace);

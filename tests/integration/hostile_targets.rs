@@ -5,20 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::{Request, State},
-    http::{StatusCode, Uri},
-    response::{IntoResponse, Response},
-};
-use futures::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::support::{
     clouds,
     control_plane::ControlPlane,
+    hostile::{self, Attack},
     wait,
     world::{Manager, World},
 };
@@ -34,27 +26,9 @@ const ATTACKS: [(&str, Attack); 7] = [
     ("long-error", Attack::LongError),
     ("slow-page", Attack::SlowPage),
 ];
-/// Longest time for the response to a probe.
-const PROBE: Duration = Duration::from_secs(1);
+/// Longest time for the response to a probe: that of a kubelet is a second, and a debug build shares two cores with other tests.
+const PROBE: Duration = Duration::from_secs(3);
 const MEMORY_KIB: u64 = 300 << 10;
-const MIB: usize = 1 << 20;
-
-/// The attack of a server on its client.
-#[derive(Clone, Copy, Debug)]
-enum Attack {
-    /// Each page of Nodes names a next one.
-    EndlessPages,
-    /// A page has far more Nodes than were asked for.
-    ManyNodes { mib: usize },
-    /// A page has one Node with conditions without end.
-    ManyValues,
-    /// A watch adds Nodes without end.
-    EndlessWatch,
-    /// The error of a list is long.
-    LongError,
-    /// A large page begins and does not end.
-    SlowPage,
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_targets_do_not_disturb_the_other_cells_of_the_process() {
@@ -107,7 +81,7 @@ async fn cells(first: &World, second: &World) -> Vec<Value> {
         }));
     }
     for (name, attack) in ATTACKS {
-        let url = serve(attack);
+        let url = hostile::serve(attack);
         let path = first.folder().join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
@@ -162,93 +136,4 @@ fn peak_memory(manager: &Manager) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", manager.program.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim_end_matches("kB").trim().parse().unwrap()
-}
-
-/// Starts a hostile API server, for as long as the test runs. It has a thread, so that it delays no probe.
-fn serve(attack: Attack) -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async move {
-            let router = Router::new().fallback(answer).with_state(attack);
-            axum::serve(TcpListener::from_std(listener).unwrap(), router).await
-        })
-    });
-    url
-}
-
-async fn answer(State(attack): State<Attack>, request: Request) -> Response {
-    let uri = request.uri();
-    match uri.path() {
-        "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}).to_string().into_response(),
-        "/api/v1/nodes" if query(uri, "watch") == Some("true") => watch(attack),
-        "/api/v1/nodes" => list(attack, uri),
-        _ => "ok".into_response(),
-    }
-}
-
-fn query<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
-    uri.query()?
-        .split('&')
-        .find_map(|pair| pair.split_once('=').filter(|(key, _)| *key == name))
-        .map(|(_, value)| value)
-}
-
-fn node(at: usize) -> String {
-    let meta = json!({"name": format!("n{at}"), "uid": format!("u{at}"), "resourceVersion": (at + 10).to_string()});
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": meta}).to_string()
-}
-
-fn list(attack: Attack, uri: &Uri) -> Response {
-    const BEGIN: &str = r#"{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":["#;
-    match attack {
-        Attack::EndlessPages => {
-            let from: usize = query(uri, "continue").and_then(|from| from.parse().ok()).unwrap_or_default();
-            let size: usize = query(uri, "limit").and_then(|size| size.parse().ok()).unwrap();
-            let items: Vec<String> = (from..from + size).map(node).collect();
-            let next = from + size;
-            let meta = format!(r#"{{"resourceVersion":"10","continue":"{next}"}}"#);
-            format!(r#"{{"kind":"NodeList","metadata":{meta},"items":[{}]}}"#, items.join(",")).into_response()
-        }
-        Attack::ManyNodes { mib } => {
-            let node = r#"{"metadata":{"name":"n1"}}"#;
-            long(BEGIN, &format!("{node},"), &format!("{node}]}}"), mib)
-        }
-        Attack::ManyValues => {
-            long(&format!(r#"{BEGIN}{{"metadata":{{"name":"n"}},"status":{{"conditions":["#), "{},", "{}]}}]}", 15)
-        }
-        Attack::EndlessWatch => format!("{BEGIN}]}}").into_response(),
-        Attack::LongError => {
-            let body = long(r#"{"kind":"Status","status":"Failure","code":500,"a":["#, "0,", "0]}", 63).into_body();
-            (StatusCode::INTERNAL_SERVER_ERROR, body).into_response()
-        }
-        Attack::SlowPage => {
-            let begun = format!("{BEGIN}{}", " ".repeat(3 * MIB));
-            streamed(stream::once(async { Bytes::from(begun) }).chain(stream::pending()))
-        }
-    }
-}
-
-fn watch(attack: Attack) -> Response {
-    match attack {
-        Attack::EndlessWatch => streamed(stream::iter(0..).map(|chunk: usize| {
-            let event = |at| format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", node(at));
-            Bytes::from((chunk * 100..(chunk + 1) * 100).map(event).collect::<String>())
-        })),
-        _ => streamed(stream::pending()),
-    }
-}
-
-/// A text with so many MiB of repetitions.
-fn long(begin: &str, repeated: &str, end: &str, mib: usize) -> Response {
-    let block = Bytes::from(repeated.repeat(MIB / repeated.len()));
-    let blocks = stream::repeat(block).take(mib);
-    let [begin, end] = [begin, end].map(|text| stream::once(std::future::ready(Bytes::from(text.to_owned()))));
-    streamed(begin.chain(blocks).chain(end))
-}
-
-fn streamed(blocks: impl Stream<Item = Bytes> + Send + 'static) -> Response {
-    Response::new(Body::from_stream(blocks.map(Ok::<_, std::io::Error>)))
 }

@@ -85,6 +85,12 @@ async fn a_change_that_the_api_server_refuses_is_refused_and_fail_on_exits_with_
     let arguments = |set: &str| ["pool", "--set", set].map(str::to_owned).to_vec();
     let (code, answer) = plan(&world, &arguments("replicas=many")).await;
     assert_eq!((code, &answer["objects"][0]["verdict"]), (3, &json!("Refused")), "{answer}");
+    for misspelled in ["template.spec.drainTimout=5m", "template.spec.clas.name=large"] {
+        let (code, answer) = plan(&world, &arguments(misspelled)).await;
+        let object = &answer["objects"][0];
+        assert_eq!((code, &object["verdict"]), (3, &json!("Refused")), "{answer}");
+        assert!(object["reason"].as_str().unwrap().contains("unknown field"), "{answer}");
+    }
     let mut replace = arguments("template.spec.class.name=large");
     let (code, answer) = plan(&world, &replace).await;
     assert_eq!((code, &answer["objects"][0]["verdict"]), (0, &json!("Replaces")), "{answer}");
@@ -131,7 +137,40 @@ async fn a_plan_for_all_namespaces_names_those_that_the_user_may_not_read() {
     let of_one = String::from_utf8(output.stdout).unwrap();
     assert!(of_one.starts_with(&format!("cluster mcm, namespace {}\n", world.namespace)), "{of_one}");
     assert!(of_one.lines().any(|line| line.starts_with(&head)), "{of_one}");
-    assert!(of_one.contains("settled    0 MachineDeployments\n"), "{of_one}");
+    assert!(!of_one.contains("  settled  "), "nothing is settled: {of_one}");
+}
+
+#[tokio::test]
+async fn files_of_several_namespaces_are_planned_together() {
+    let world = World::new("plan-folder").await;
+    let _manager = world.run(&[]).await;
+    world.pool(2, json!({})).await;
+    world.settled(2, "small").await;
+    let other = format!("{}-other", world.namespace);
+    objects::apply(&world.client, &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": other } }))
+        .await;
+    let within = |namespace: &str, replicas: u32| {
+        let mut pool = objects::deployment("pool", replicas);
+        pool["metadata"]["namespace"] = json!(namespace);
+        pool.to_string()
+    };
+    let file = world.folder().join("pools.yaml");
+    std::fs::write(&file, [within(&world.namespace, 3), within(&other, 4)].join("\n---\n")).unwrap();
+    let run = async |words: &[&str]| {
+        let mut command = Command::new(mcm());
+        command.args(["plan", "-f"]).arg(&file).arg("--kubeconfig").arg(world.admin());
+        let output = command.args(words).output().await.unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let markdown = run(&["-o", "markdown"]).await;
+    assert!(
+        markdown.starts_with("### mcm plan: create 5, delete 0, update 0 in place\n\ncluster mcm, 2 namespaces, at"),
+        "{markdown}"
+    );
+    for (namespace, effect) in [(world.namespace.as_str(), "SCALES 2 → 3"), (other.as_str(), "CREATES 4 machines")] {
+        assert!(markdown.contains(&format!("#### MachineDeployment {namespace}/pool: {effect}")), "{markdown}");
+    }
+    assert_eq!(run(&["-n", &other]).await, "", "with -n, files of other namespaces are refused");
 }
 
 #[tokio::test]

@@ -63,20 +63,26 @@ const DASHBOARDS: [Dashboard; 3] = [
                 "Machines",
                 "All machines.",
                 None,
-                &[(r#"count(mcm_machine_current_status_phase{namespace=~"$namespace"}) or vector(0)"#, "")],
+                &[(
+                    r#"(count(mcm_machine_current_status_phase{namespace=~"$namespace"}) or vector(0)) + (sum(mcm_machines{namespace=~"$namespace"}) or vector(0))"#,
+                    "",
+                )],
             ),
             number(
                 "Running",
                 "Machines whose Node is healthy.",
                 None,
-                &[(r#"count(mcm_machine_current_status_phase{namespace=~"$namespace"} == 1) or vector(0)"#, "")],
+                &[(
+                    r#"(count(mcm_machine_current_status_phase{namespace=~"$namespace"} == 1) or vector(0)) + (sum(mcm_machines{namespace=~"$namespace",phase="Running"}) or vector(0))"#,
+                    "",
+                )],
             ),
             number(
                 "Failed",
                 "Machines in phase Failed or CrashLoopBackOff.",
                 Some(1),
                 &[(
-                    r#"count(mcm_machine_current_status_phase{namespace=~"$namespace"} == -2 or mcm_machine_current_status_phase{namespace=~"$namespace"} == -3) or vector(0)"#,
+                    r#"(count(mcm_machine_current_status_phase{namespace=~"$namespace"} == -2 or mcm_machine_current_status_phase{namespace=~"$namespace"} == -3) or vector(0)) + (sum(mcm_machines{namespace=~"$namespace",phase=~"Failed|CrashLoopBackOff"}) or vector(0))"#,
                     "",
                 )],
             ),
@@ -102,10 +108,13 @@ const DASHBOARDS: [Dashboard; 3] = [
                 "Machines by phase",
                 "-4 Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 0 Pending, 1 Running, 2 Available.",
                 "short",
-                &[(
-                    r#"count_values by () ("phase", mcm_machine_current_status_phase{namespace=~"$namespace"})"#,
-                    "phase {{phase}}",
-                )],
+                &[
+                    (
+                        r#"count_values by () ("phase", mcm_machine_current_status_phase{namespace=~"$namespace"})"#,
+                        "phase {{phase}}",
+                    ),
+                    (r#"sum by (phase) (mcm_machines{namespace=~"$namespace"})"#, "{{phase}}"),
+                ],
             ),
             lines(
                 "Waits by kind",
@@ -479,10 +488,10 @@ impl Dashboard {
     fn json(&self) -> Value {
         let mut variables = vec![
             json!({ "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus" }),
-            variable("namespace", "Namespace", "label_values(mcm_machine_deployment_info, namespace)"),
+            variable("namespace", "Namespace", "label_values(mcm_machine_deployment_info_spec_replicas, namespace)"),
         ];
         if self.of_deployment {
-            let query = r#"label_values(mcm_machine_deployment_info{namespace=~"$namespace"}, name)"#;
+            let query = r#"label_values(mcm_machine_deployment_info_spec_replicas{namespace=~"$namespace"}, name)"#;
             variables.push(variable("deployment", "Deployment", query));
         }
         let (mut x, mut y, mut row) = (0, 0, 0);

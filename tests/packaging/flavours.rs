@@ -207,9 +207,91 @@ fn a_class_has_an_image_for_each_version(#[case] file: &str, #[case] field: &str
     let all = serde_json::to_value(objects(&file_of_release(file))).unwrap();
     let templates: Vec<String> =
         found(&all, "template").into_iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    for version in [".builtin.controlPlane.version", ".builtin.machineDeployment.version"] {
+    for version in
+        [".builtin.controlPlane.version", ".builtin.machineDeployment.version", ".builtin.machinePool.version"]
+    {
         let image = format!("{field}: \"{{{{ default .image (get .images {version}) }}}}\"");
         let of_version = templates.iter().find(|template| template.contains(&image));
         assert!(of_version.unwrap_or_else(|| panic!("{image}")).contains("fail (printf"), "a missing one is an error");
     }
+}
+
+/// The image of another version, which a user adds for an upgrade, then replaces no machine.
+#[rstest]
+fn a_topology_has_the_image_of_its_first_version(
+    #[values("aws-topology", "gcp-topology", "openstack-topology", "topology")] flavour: &str,
+) {
+    let all = objects(&file_of_release(&format!("cluster-template-{flavour}.yaml")));
+    let variables = only(&all, "Cluster")["spec"]["topology"]["variables"].as_array().unwrap();
+    let images = variables.iter().find(|variable| variable["name"] == "images").unwrap();
+    assert!(images["value"]["${KUBERNETES_VERSION}"].is_string(), "{images}");
+}
+
+/// A pool of a class has the VMs of its MachineDeployments.
+#[rstest]
+fn the_pools_of_a_class_have_the_patches_of_its_deployments(
+    #[values("aws", "gcp", "openstack", "simulated")] cloud: &str,
+) {
+    let all = objects(&file_of_release(&format!("clusterclass-{cloud}.yaml")));
+    let class = &only(&all, "ClusterClass")["spec"];
+    let [deployment, pool] = ["machineDeployments", "machinePools"].map(|field| &class["workers"][field][0]);
+    assert_eq!(pool["bootstrap"], deployment["bootstrap"]);
+    let [of_deployment, of_pool] =
+        ["MCMMachineTemplate", "MCMMachinePoolTemplate"].map(|kind| &only(&all, kind)["spec"]["template"]["spec"]);
+    assert_eq!(of_pool, of_deployment);
+    let name = &only(&all, "MCMMachinePoolTemplate")["metadata"]["name"];
+    assert_eq!(&pool["infrastructure"]["templateRef"]["name"], name);
+
+    let patches = |field: &str, class: &Value| -> Vec<Value> {
+        let definitions = found(&all[0], "definitions").into_iter().flat_map(|all| all.as_array().unwrap());
+        let of_class = definitions.filter(|one| {
+            let names = one["selector"]["matchResources"][field]["names"].as_array();
+            names.is_some_and(|names| names.contains(class))
+        });
+        let text = |one: &Value| {
+            one["jsonPatches"].to_string().replace(".builtin.machinePool.", ".builtin.machineDeployment.")
+        };
+        of_class.map(|one| serde_json::from_str(&text(one)).unwrap()).collect()
+    };
+    let of_pool = patches("machinePoolClass", &pool["class"]);
+    assert!(!of_pool.is_empty());
+    assert_eq!(of_pool, patches("machineDeploymentClass", &deployment["class"]));
+}
+
+/// Cluster API Provider GCP makes Cloud NAT only in a network that it creates. The network `default` exists in each project.
+#[test]
+fn the_hybrid_cluster_on_google_cloud_has_a_network_with_nat() {
+    let all = objects(&file_of_release("cluster-template-gcp-hybrid.yaml"));
+    let created = only(&all, "GCPCluster")["spec"]["network"]["name"].as_str().unwrap();
+    assert_eq!(created, "${GCP_NETWORK_NAME:=${CLUSTER_NAME}}");
+    let workers = found(only(&all, "MCMMachineTemplate"), "networkInterfaces");
+    assert_eq!(workers[0][0]["network"], created);
+}
+
+/// A machine without an external address pulls images through Cloud NAT only.
+#[rstest]
+#[case::alone("gcp")]
+#[case::hybrid("gcp-hybrid")]
+fn machines_on_google_cloud_without_an_address_need_the_nat_of_the_page(#[case] flavour: &str) {
+    let all = serde_json::to_value(objects(&file_of_release(&format!("cluster-template-{flavour}.yaml")))).unwrap();
+    let interfaces = found(&all, "networkInterfaces").into_iter().flat_map(|all| all.as_array().unwrap());
+    assert!(interfaces.clone().count() > 0 && interfaces.clone().all(|one| one["disableExternalIP"] == true));
+    let page = read("docs/cluster-api/gcp.md");
+    assert!(page.contains("gcloud compute routers nats create"));
+    assert!(file_of_release(&format!("cluster-template-{flavour}.yaml")).contains("Cloud NAT"));
+}
+
+/// The table of versions has those that the tests run.
+#[rstest]
+#[case("cluster-api", "sigs.k8s.io/cluster-api ", "Cluster API core, kubeadm's providers, clusterctl")]
+#[case("other-providers", "sigs.k8s.io/cluster-api-provider-aws/v2 ", "Cluster API Provider AWS")]
+#[case("other-providers", "sigs.k8s.io/cluster-api-provider-gcp ", "Cluster API Provider GCP")]
+#[case("kube", "k8s.io/kubernetes ", "Kubernetes of the management cluster")]
+fn the_table_of_versions_has_the_tested_ones(#[case] folder: &str, #[case] module: &str, #[case] row: &str) {
+    let pinned = read(&format!("hack/controlplane/{folder}/go.mod"));
+    let (_, rest) = pinned.split_once(module).unwrap();
+    let version = rest.split_whitespace().next().unwrap();
+    let page = read("docs/cluster-api/first-cluster.md");
+    let row = page.lines().find(|line| line.starts_with(&format!("| {row} |"))).unwrap();
+    assert!(row.rsplit('|').nth(1).unwrap().contains(version), "{version}: {row}");
 }

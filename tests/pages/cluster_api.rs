@@ -47,7 +47,7 @@ async fn a_first_cluster_has_workers_with_nodes() {
                 }
             }
         }
-        if command.starts_with("cat >") {
+        if command.contains("/clusterctl.yaml") {
             add_other_providers(folder);
         }
         if command.starts_with("clusterctl init") {

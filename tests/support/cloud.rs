@@ -73,9 +73,15 @@ impl Cloud {
         self.program.id()
     }
 
-    /// Creates a VM by hand, without a token and without a Node, and returns it.
+    /// Creates a VM by hand, without a token, a marker and a Node, and returns it.
     pub async fn make(&self, namespace: &str, machine: &str) -> Value {
-        let vm = json!({"machineName": machine, "namespace": namespace, "providerSpec": {"neverJoin": true}});
+        self.make_of(namespace, machine, "").await
+    }
+
+    /// The same with the marker of an owner.
+    pub async fn make_of(&self, namespace: &str, machine: &str, owner: &str) -> Value {
+        let spec = json!({"neverJoin": true});
+        let vm = json!({"machineName": machine, "namespace": namespace, "owner": owner, "providerSpec": spec});
         let answer = self.http.post(format!("{}/v1/vms", self.url)).json(&vm).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
         answer.json().await.unwrap()

@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt, stream::unfold};
-use http::{Method, StatusCode, header};
+use http::{Method, StatusCode, Uri, header};
 use kube::Client;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::watch};
@@ -40,9 +40,33 @@ pub type Refusal = fn(&Call) -> Option<StatusCode>;
 /// A `Date` that a proxy puts into an answer.
 pub type ProxyDate = fn() -> String;
 
+/// The URI with which a request is passed on.
+pub type Rewrite = fn(&Uri) -> Uri;
+
+/// How a door treats each request.
+#[derive(Clone, Copy)]
+pub struct DoorRules {
+    /// Requests that are recorded.
+    pub records: Which,
+    /// Recorded requests have the URI of the caller.
+    pub rewrites: Rewrite,
+}
+
+impl Default for DoorRules {
+    /// Records each request, and passes it on as it is.
+    fn default() -> Self {
+        Self { records: anything, rewrites: Uri::clone }
+    }
+}
+
 /// Watches of Nodes.
 pub fn node_watches(call: &Call) -> bool {
     call.path == "/api/v1/nodes" && call.is_watch
+}
+
+/// Requests that may change something.
+pub fn writes(call: &Call) -> bool {
+    call.method != Method::GET && call.method != Method::HEAD
 }
 
 /// Any request.
@@ -84,6 +108,7 @@ struct Shared {
     ignored: Arc<AtomicUsize>,
     heard: Heard,
     answers: Arc<AtomicUsize>,
+    rules: DoorRules,
 }
 
 impl Door {
@@ -92,8 +117,17 @@ impl Door {
         Self::at((Ipv4Addr::LOCALHOST, 0).into(), server).await
     }
 
+    /// A door on the loopback interface with other rules.
+    pub async fn with_rules(server: &ControlPlane, rules: DoorRules) -> Self {
+        Self::open_at((Ipv4Addr::LOCALHOST, 0).into(), server, rules).await
+    }
+
     /// A door at an address of this host.
     pub async fn at(address: SocketAddr, server: &ControlPlane) -> Self {
+        Self::open_at(address, server, DoorRules::default()).await
+    }
+
+    async fn open_at(address: SocketAddr, server: &ControlPlane, rules: DoorRules) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (orders, receiver) = watch::channel(Orders::default());
@@ -104,8 +138,8 @@ impl Door {
         let client = Client::try_from(config).unwrap();
         let heard = Heard::default();
         let answers = Arc::default();
-        let shared =
-            Shared { client, orders: receiver, ignored: Arc::clone(&ignored), heard: Arc::clone(&heard), answers };
+        let (ignoring, hearing) = (Arc::clone(&ignored), Arc::clone(&heard));
+        let shared = Shared { client, orders: receiver, ignored: ignoring, heard: hearing, answers, rules };
         let router = Router::new().fallback(pass).with_state(shared);
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, orders, ignored, heard }
@@ -147,6 +181,11 @@ impl Door {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The same, and forgets them.
+    pub fn take_heard(&self) -> Vec<(SystemTime, Call)> {
+        std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// From now on all is passed on, except for responses held back before: those calls end.
     pub fn open(&self) {
         self.orders.send_replace(Orders::default());
@@ -163,7 +202,9 @@ async fn pass(State(shared): State<Shared>, request: Request) -> Response {
     let is_watch = query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1");
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let call = Call { method, path, query: query.to_owned(), is_watch };
-    shared.heard.lock().unwrap_or_else(PoisonError::into_inner).push((SystemTime::now(), call.clone()));
+    if (shared.rules.records)(&call) {
+        shared.heard.lock().unwrap_or_else(PoisonError::into_inner).push((SystemTime::now(), call.clone()));
+    }
     let delay = shared.orders.borrow().delay;
     if !is_watch && !delay.is_zero() {
         tokio::time::sleep(delay).await;
@@ -183,7 +224,9 @@ async fn pass(State(shared): State<Shared>, request: Request) -> Response {
     }
     let (mut parts, body) = request.into_parts();
     parts.headers.remove(header::HOST);
-    let body = to_bytes(body, usize::MAX).await.unwrap();
+    parts.uri = (shared.rules.rewrites)(&parts.uri);
+    // A caller that was killed sends a part.
+    let Ok(body) = to_bytes(body, usize::MAX).await else { return StatusCode::BAD_REQUEST.into_response() };
     match shared.client.send(http::Request::from_parts(parts, body.to_vec().into())).await {
         Ok(mut answer) => {
             if let Some(date) = shared.other_date() {

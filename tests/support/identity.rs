@@ -18,7 +18,7 @@ use super::{control_plane::ControlPlane, objects};
 
 /// The account in the manifests of `config/standalone`.
 pub const ACCOUNT: &str = "mcm";
-/// What a program may do: the roles of a folder of `config`, or those of the Go programs to the letter.
+/// Rights of a program: the roles of a folder of `config`, or those of the Go programs to the letter.
 #[derive(Clone, Copy)]
 pub enum Rights {
     Standalone,
@@ -27,7 +27,7 @@ pub enum Rights {
 }
 
 impl Rights {
-    /// Those of a test that chooses none. `tests/faults` also runs the Go programs.
+    /// The rights without a choice of the test. `tests/faults` also runs the Go programs.
     pub fn usual() -> Self {
         if env!("CARGO_CRATE_NAME") == "faults" { Self::DropIn } else { Self::Standalone }
     }
@@ -70,6 +70,8 @@ const DROP_IN: (&str, &str, &str) = (
 );
 const VIEW: &str = include_str!("../../config/rbac/view.yaml");
 const TARGET_ACCOUNT: &str = "target";
+/// Validity of tokens in seconds, longer than any test takes.
+const TOKEN_SECONDS: i64 = 6 * 3600;
 
 /// Kubeconfigs of the program under test.
 pub struct Identity {
@@ -184,7 +186,7 @@ fn bound(mut object: Value, namespace: &str) -> Value {
 pub async fn kubeconfig(client: &Client, admin: &Path, namespace: &str, account: &str, folder: &Path) -> PathBuf {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let request = TokenRequest {
-        spec: TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() },
+        spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() },
         ..TokenRequest::default()
     };
     let issued = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();

@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 pub mod attach_detach;
+pub mod clock;
 pub mod cloud;
 pub mod clouds;
 pub mod console;
 pub mod control_plane;
 pub mod door;
+pub mod fleet;
 pub mod guard;
+pub mod hostile;
 pub mod identity;
 pub mod line;
 pub mod logs;

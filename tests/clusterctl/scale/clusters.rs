@@ -225,6 +225,8 @@ impl Manager {
             format!("--health-addr=127.0.0.1:{health}"),
             format!("--diagnostics-address=127.0.0.1:{diagnostics}"),
             "--insecure-diagnostics".to_owned(),
+            // Calls are counted by API server.
+            "--machine-series=always".to_owned(),
         ];
         let environment = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
         let log = folder.join("provider.log");
