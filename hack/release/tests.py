@@ -241,7 +241,7 @@ class ReleaseTest(unittest.TestCase):
         for file, tag in {"gardenlet-values.yaml": "v7-rc.1", "extension-values.yaml": "v7-rc.1-machine-controller"}.items():
             self.assertIn(f"repository: registry.test:5000/machines/mcm\n      tag: {tag}\n", gardener[file])
         components = made / f"clusterctl/infrastructure-mcm/{VERSION}"
-        for file in ("infrastructure-components.yaml", "stand-in-components.yaml"):
+        for file in ("infrastructure-components.yaml", "stand-in-components.yaml", "in-place-components.yaml"):
             self.assertIn(f"image: {image}\n", (components / file).read_text())
         with tarfile.open(made / f"{NAME}-image-{NATIVE}.tar") as layout:
             loaded = json.load(layout.extractfile("manifest.json"))
