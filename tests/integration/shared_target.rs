@@ -25,7 +25,9 @@ const MACHINES: usize = 3;
 
 #[tokio::test]
 async fn two_managers_of_one_target_leave_each_other_s_nodes_alone() {
-    let (first, second) = join!(world("shared-a"), world("shared-b"));
+    // Managers of other tests mark Nodes of a target that they share, and each mark is a write.
+    let target = ControlPlane::apart().await.unwrap();
+    let (first, second) = join!(world("shared-a", &target), world("shared-b", &target));
     let (_one, _two) = join!(first.run(&[CREATION_TIMEOUT]), second.run(&[CREATION_TIMEOUT]));
     for world in [&first, &second] {
         let patient = json!({"spec": {"template": {"spec": {"creationTimeout": "60s"}}}});
@@ -70,7 +72,8 @@ async fn two_managers_of_one_target_leave_each_other_s_nodes_alone() {
 /// In every combination of name, label, ID and class, for a Node of the other namespace and for one without a Machine.
 #[tokio::test]
 async fn machines_that_name_nodes_of_others_get_neither_these_nodes_nor_their_vms() {
-    let (first, second) = join!(world("whose-a"), world("whose-b"));
+    let target = ControlPlane::second().await;
+    let (first, second) = join!(world("whose-a", target), world("whose-b", target));
     let (_one, _two) = join!(first.run(&[]), second.run(&["--machine-creation-timeout=3s"]));
     first.pool(1, json!({})).await;
     first.settled(1, "small").await;
@@ -145,8 +148,8 @@ async fn machines_that_name_nodes_of_others_get_neither_these_nodes_nor_their_vm
     assert!(first.scene.now().settled(1, "small"));
 }
 
-async fn world(name: &str) -> World {
-    World::between(ControlPlane::shared().await, ControlPlane::second().await, name, &[]).await
+async fn world(name: &str, target: &ControlPlane) -> World {
+    World::between(ControlPlane::shared().await, target, name, &[]).await
 }
 
 /// Name, version, and whether it carries the mark.

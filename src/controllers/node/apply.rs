@@ -74,7 +74,7 @@ impl NodeReconciler {
                 let (Some(target), ObservedNode::Present(node)) = (target, &snapshot.subject) else { return Ok(()) };
                 turn.patch(&target.nodes, &node.metadata, &patch).await?;
                 turn.remember(|memory| match mark {
-                    NodeMarkChange::Put => memory.mark_put(now),
+                    NodeMarkChange::Put | NodeMarkChange::Renew => memory.mark_put(now),
                     NodeMarkChange::Remove => memory.mark_removed(now),
                     NodeMarkChange::Leave => {}
                 });

@@ -125,7 +125,8 @@ fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &NodePolicy
                 }
                 None => {
                     let reason = format!("no manager has machine {owner}");
-                    plan.then(Action::PatchNode { patch, mark: NodeMarkChange::Leave }, reason);
+                    // A manager that has the Machine after all adds the finalizer again: once per timeout, not in a loop.
+                    plan.then(Action::PatchNode { patch, mark: NodeMarkChange::Renew }, reason);
                 }
             }
         }

@@ -276,6 +276,23 @@ fn against_a_manager_that_insists_the_mark_is_removed_less_and_less_often() {
     assert_eq!(times[..8], [0, 1, 3, 7, 15, 30, 45, 60]);
 }
 
+#[test]
+fn a_finalizer_that_the_owner_adds_again_is_removed_once_per_creation_timeout() {
+    let (start, mut times) = (now(), Vec::new());
+    let mut memory = Memory { marked_at: Some(start), ..Memory::default() };
+    for second in 0..2 * 3600 {
+        let now = start + i64::from(second).seconds();
+        let snapshot = Snapshot { memory: memory.clone(), now, ..snapshot(claimed(1201, marked(held())), vec![]) };
+        for step in plan(&snapshot, &POLICY).steps {
+            let Action::PatchNode { mark, .. } = step.action else { panic!("{:?}", step.action) };
+            assert_eq!(mark, NodeMarkChange::Renew);
+            memory.mark_put(now);
+            times.push(second);
+        }
+    }
+    assert_eq!(times, [1200, 2400, 3600, 4800, 6000]);
+}
+
 fn gone_node() -> GoneNode {
     GoneNode {
         name: "n".to_owned(),
