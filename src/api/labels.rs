@@ -146,7 +146,8 @@ pub const ZERO: &str = "zero";
 /// Annotation on the Leases of managers, written by their holder while Machines are frozen, because an API server does not answer:
 /// since when and why, in JSON. Read by `mcm why` and other commands that only read.
 pub const FROZEN: &str = "machine.mcm/frozen";
-/// Label on the Leases of the members of a fleet, with the name of the fleet. Written and read by its replicas.
+/// Label on the Leases of the members of a fleet, with the name of the fleet. Written and read by its replicas. Operators also set it
+/// on the Namespaces of shoots that a fleet serves: `config/gardener/fleet.yaml` and its `--fleet-selector` select them by it.
 pub const FLEET: &str = "machine.mcm/fleet";
 /// Annotation on the Lease of a member of a fleet: the namespaces that it is ready to take over, separated by commas. Written and
 /// read by the replicas of the fleet.

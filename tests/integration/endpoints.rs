@@ -1,10 +1,24 @@
 //! Responses to probes and scrapers, and the end of the process.
 
+use std::{
+    fs,
+    io::ErrorKind,
+    net::{Ipv4Addr, TcpListener},
+    time::{Duration, Instant},
+};
+
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::ListParams};
 use serde_json::json;
 
-use crate::support::{wait, world::World};
+use crate::support::{
+    program::{Program, free_port, mcm},
+    wait,
+    world::{Manager, World},
+};
+
+/// `terminationGracePeriodSeconds` of the pod that gardenlet makes.
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn probes_metrics_and_an_end_in_good_order() {
@@ -60,4 +74,49 @@ async fn probes_metrics_and_an_end_in_good_order() {
     let released = holders().await;
     assert!(released.iter().all(|(_, holder)| holder.is_empty()), "{released:?}");
     world.assert_vms_match().await;
+}
+
+/// `tests/charts/gardener.rs` runs it with the credentials of a pod of Gardener.
+#[rstest::rstest]
+#[case::without_a_kubeconfig(false)]
+#[case::with_a_kubeconfig(true)]
+#[tokio::test]
+async fn a_presence_responds_to_probes_and_scrapes_and_asks_no_api_server(#[case] has_kubeconfig: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    server.set_nonblocking(true).unwrap();
+    let kubeconfig = folder.path().join("config");
+    if has_kubeconfig {
+        let url = format!("http://{}", server.local_addr().unwrap());
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "clusters": [{"name": "it", "cluster": {"server": url}}],
+            "users": [{"name": "it", "user": {"token": "of-a-test"}}],
+        });
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+    }
+    let environment: Vec<(String, String)> = vec![
+        ("KUBECONFIG".to_owned(), kubeconfig.display().to_string()),
+        ("HOME".to_owned(), "/nonexistent".to_owned()),
+    ];
+    let port = free_port();
+    let arguments = vec!["presence".to_owned(), "--address=127.0.0.1".to_owned(), format!("--port={port}")];
+    let program = Program::start_in(environment, mcm(), arguments, folder.path().join("presence.log"));
+    let mut presence = Manager { program, url: format!("http://127.0.0.1:{port}") }.ready().await;
+
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(presence.get(path).await, (200, "OK".to_owned()), "{path}");
+    }
+    let (status, metrics) = presence.get("/metrics").await;
+    assert_eq!(status, 200);
+    assert!(metrics.lines().any(|line| line.starts_with("mcm_build_info{version=")), "{metrics}");
+    assert!(!metrics.contains("mcm_leader"), "{metrics}");
+
+    presence.program.terminate();
+    let told = Instant::now();
+    assert_eq!(presence.program.ended().await.code(), Some(0));
+    let took = told.elapsed();
+    assert!(took < GRACE_PERIOD, "it ended after {took:?}");
+    assert_eq!(server.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "it has connected to the API server");
 }

@@ -24,7 +24,7 @@ use super::{
     events::EventsOptions,
     flags::{
         CapiExtensionOptions, CapiManagerOptions, ControllerManagerOptions, FlagConflicts, GoFlags,
-        MachineControllerOptions, RunOptions,
+        MachineControllerOptions, PresenceOptions, RunOptions,
     },
     fleet::FleetViewOptions,
     normalize::underscores_to_dashes,
@@ -78,6 +78,14 @@ pub enum McmCommand {
         after_help = "Examples:\n  mcm machine-controller --namespace shoot--dev--one --control-kubeconfig inClusterConfig --target-kubeconfig FILE\n\nNext: mcm check -n NAMESPACE shows whether it leads."
     )]
     MachineController(Box<MachineControllerOptions>),
+    /// Respond to probes in the place of a manager, where a fleet serves the namespace
+    ///
+    /// Runs in both containers of the Deployment machine-controller-manager of a shoot that mcm run --fleet gardener serves; see
+    /// docs/fleet.md. It manages nothing, takes no Lease and needs no kubeconfig. Other flags of the managers are refused.
+    #[command(
+        after_help = "Examples:\n  mcm presence\n  mcm presence --port 10259\n\nNext: mcm fleet shows which process serves the namespace."
+    )]
+    Presence(PresenceOptions),
     /// Run the infrastructure provider for Cluster API, or a stand-in for Cluster API core
     ///
     /// The provider runs with Cluster API core and its bootstrap and control plane providers. The stand-in (--stand-in) runs
@@ -383,6 +391,7 @@ impl McmCommand {
             #[cfg(feature = "remote")]
             Self::Driver { .. } => Ok(()),
             Self::CapiExtension(_)
+            | Self::Presence(_)
             | Self::SimulatedCloud(_)
             | Self::Demo(_)
             | Self::Convert(_)

@@ -62,6 +62,7 @@ fn execute(command: McmCommand) -> Result<ExitCode> {
         }
         McmCommand::CapiManager(options) => serve(&options.log.clone(), run::capi_manager(*options)),
         McmCommand::CapiExtension(options) => serve(&options.log.clone(), run::capi_extension(options)),
+        McmCommand::Presence(options) => serve(&options.log.clone(), run::presence(options)),
         McmCommand::SimulatedCloud(options) => serve(&options.log.clone(), simulated_cloud::run(options)),
         McmCommand::Demo(options) => block_on(demo::run(options)),
         McmCommand::Dashboard(options) => block_on(dashboard::run(options)),

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 
 use super::flags::{
     CapiExtensionOptions, CapiManagerOptions, ControllerManagerOptions, DriverOptions, GenericOptions,
-    LeaderElectionOptions, MachineControllerOptions, MachineOptions, RolloutOptions, RunOptions,
+    LeaderElectionOptions, MachineControllerOptions, MachineOptions, PresenceOptions, RolloutOptions, RunOptions,
 };
 use crate::{
     api::GoDuration,
@@ -114,6 +114,14 @@ pub async fn capi_manager(options: CapiManagerOptions) -> Result<()> {
 /// The management cluster cannot be reached, or the address or the certificate cannot be used.
 pub async fn capi_extension(options: CapiExtensionOptions) -> Result<()> {
     process::serve_extension(options.process()).await
+}
+
+/// The process in the place of a manager, for a namespace that a fleet serves.
+///
+/// # Errors
+/// The endpoints cannot be served.
+pub async fn presence(options: PresenceOptions) -> Result<()> {
+    process::serve_presence(options.listen()).await
 }
 
 /// Settings with the policies of the default flags.

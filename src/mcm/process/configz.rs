@@ -46,6 +46,15 @@ pub(super) fn configz(options: &ProcessOptions) -> Value {
         flags.insert("vm-check-period".to_owned(), json!(options.machine.vm_check_period.to_string()));
     }
     let roles: Vec<&str> = options.roles.iter().map(|role| role.lease).collect();
+    document(&roles, &flags)
+}
+
+/// The settings of a process without controllers.
+pub(super) fn without_controllers() -> Value {
+    document(&[], &Map::new())
+}
+
+fn document(roles: &[&str], flags: &Map<String, Value>) -> Value {
     json!({ "mcm": { "version": VERSION, "commit": commit(), "roles": roles, "flags": flags } })
 }
 

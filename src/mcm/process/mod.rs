@@ -16,6 +16,7 @@ mod fleet;
 mod host;
 mod options;
 mod plane_source;
+mod presence;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -47,6 +48,7 @@ pub(crate) use options::{
     CellOptions, CellSource, DriverChoice, FleetOptions, MetricsAddress, ProcessOptions, ProviderOptions,
     SimulatedPlace, TargetKubeconfigs,
 };
+pub(crate) use presence::serve_presence;
 
 pub use plane_source::{NamespaceSelector, PlaneSource};
 

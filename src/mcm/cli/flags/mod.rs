@@ -8,6 +8,7 @@ mod extension;
 mod generic;
 mod machine;
 mod options;
+mod presence;
 mod provider;
 mod rollout;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use extension::CapiExtensionOptions;
 pub use generic::{CompatibilityFlags, GenericOptions, LeaderElectionOptions, LogFormat, LogOptions};
 pub use machine::{MachineOptions, NodeConditions};
 pub use options::{ControllerManagerOptions, GoFlags, MachineControllerOptions, ReadFlags, RunOptions};
+pub use presence::PresenceOptions;
 pub use provider::CapiManagerOptions;
 pub use rollout::RolloutOptions;
 

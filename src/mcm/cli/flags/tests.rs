@@ -1,4 +1,10 @@
-use std::{collections::BTreeSet, ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use rstest::rstest;
 
@@ -159,6 +165,23 @@ fn there_is_no_other_flag(#[case] command: &str, #[case] without_default: &[&'st
     let offered: BTreeSet<_> = sub.get_arguments().filter_map(|arg| arg.get_long()).filter(|f| *f != "help").collect();
     let of_drivers = if command == "machine-controller-manager" { [&[][..], &[]] } else { [REMOTE, &SECRETS] };
     assert_eq!(offered, known.into_iter().chain(of_drivers.concat()).collect());
+}
+
+#[test]
+fn a_presence_has_the_flags_of_its_endpoints_and_logs_alone() {
+    let clap = args::command();
+    let sub = clap.find_subcommand("presence").unwrap();
+    let offered: BTreeSet<_> = sub.get_arguments().filter_map(|arg| arg.get_long()).filter(|f| *f != "help").collect();
+    assert_eq!(offered, BTreeSet::from(["address", "log-format", "port", "v"]));
+}
+
+#[rstest]
+#[case(&[], SocketAddr::from(([0, 0, 0, 0], 10258)))]
+#[case(&["--address=127.0.0.1", "--port=10259"], SocketAddr::from(([127, 0, 0, 1], 10259)))]
+fn a_presence_listens_where_a_manager_does_and_logs_as_it_does(#[case] flags: &[&str], #[case] address: SocketAddr) {
+    let McmCommand::Presence(options) = parse(&[&["presence"], flags].concat()) else { panic!("another command") };
+    assert_eq!(options.listen(), address);
+    assert_eq!(options.log, LogOptions { verbosity: 0, format: LogFormat::Klog });
 }
 
 /// Flags about what Secrets may use.
