@@ -434,3 +434,33 @@ fn the_policy_for_one_shoot_names_one_namespace() {
     assert_eq!(selected, &serde_json::json!({ "kubernetes.io/metadata.name": "shoot--project--name" }));
     assert_eq!(binding["spec"]["policyName"], only(&policies, "MutatingAdmissionPolicy")["metadata"]["name"]);
 }
+
+/// `tests/charts/gardener.rs` tries it on an API server.
+#[test]
+fn the_policy_for_a_fleet_starts_a_command_with_flags_that_it_takes() {
+    let policies = objects(&read("config/gardener/fleet.yaml"));
+    let (policy, binding) =
+        (only(&policies, "MutatingAdmissionPolicy"), only(&policies, "MutatingAdmissionPolicyBinding"));
+    let selected = &binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"];
+    let labels = serde_json::json!({ "gardener.cloud/role": "shoot", (mcm::api::labels::FLEET): "default" });
+    assert_eq!((selected, &binding["spec"]["policyName"]), (&labels, &policy["metadata"]["name"]));
+    let one_shoot = objects(&read("config/gardener/one-shoot.yaml"));
+    assert_eq!(
+        policy["spec"]["matchConstraints"],
+        only(&one_shoot, "MutatingAdmissionPolicy")["spec"]["matchConstraints"]
+    );
+
+    let expression = policy["spec"]["mutations"][0]["jsonPatch"]["expression"].as_str().unwrap();
+    let list = regex::Regex::new(r"\['([^\]]*)'\]").unwrap();
+    let lists: Vec<Vec<&str>> =
+        list.captures_iter(expression).map(|found| found.get(1).unwrap().as_str().split("', '").collect()).collect();
+    let [command, of_sets, of_machines] = &lists[..] else { panic!("{lists:?}") };
+    assert_eq!(
+        (&command[..], &of_sets[..], &of_machines[..]),
+        (&["/mcm", "presence"][..], &["--port=10258"][..], &["--port=10259"][..])
+    );
+    for arguments in [of_sets, of_machines] {
+        let mut mcm = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("mcm"));
+        mcm.args(&command[1..]).args(arguments).arg("--help").assert().success();
+    }
+}

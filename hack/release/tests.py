@@ -237,7 +237,8 @@ class ReleaseTest(unittest.TestCase):
         self.assertRegex(values, r'(?m)^  repository: registry.test:5000/machines/mcm$')
         self.assertRegex(values, r'(?m)^  tag: "v7-rc.1"$')
         gardener = {file.name: file.read_text() for file in (folder / "config/gardener").iterdir()}
-        self.assertIn(f"'{image}'", gardener["one-shoot.yaml"])
+        for file in ("one-shoot.yaml", "fleet.yaml"):
+            self.assertIn(f"'{image}'", gardener[file])
         for file, tag in {"gardenlet-values.yaml": "v7-rc.1", "extension-values.yaml": "v7-rc.1-machine-controller"}.items():
             self.assertIn(f"repository: registry.test:5000/machines/mcm\n      tag: {tag}\n", gardener[file])
         components = made / f"clusterctl/infrastructure-mcm/{VERSION}"

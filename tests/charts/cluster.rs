@@ -196,7 +196,7 @@ impl Cluster {
             ]),
             _ => arguments.extend([format!("--port={port}"), "--address=127.0.0.1".to_owned()]),
         }
-        if arguments[0] != "machine-controller-manager" {
+        if !["machine-controller-manager", "presence"].contains(&arguments[0].as_str()) {
             arguments.push(format!("--simulated-cloud={}", cloud.url));
         }
         arguments.push("--v=3".to_owned());

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+
 use crate::{
-    cluster::{Cluster, ROOT, play},
+    cluster::{Cluster, ROOT, play, play_apart},
     rights::{Life, denied},
     shoot::{NAME, images, pod, shoot},
-    support::{logs, wait},
+    support::{cloud::Cloud, logs, wait},
 };
 
 const IMAGES: [&str; 2] = ["registry.example/mcm:v0.1.0", "registry.example/mcm:v0.1.0-machine-controller"];
@@ -14,8 +16,9 @@ const IMAGES: [&str; 2] = ["registry.example/mcm:v0.1.0", "registry.example/mcm:
 /// The expression of the fluent-bit parser that Gardener configures for these containers.
 const LOG_LINE: &str = r"^(?<severity>\w)(?<time>\d{4} [^\s]*)\s+(?<pid>\d+)\s+(?<source>[^ \]]+)\] (?<log>.*)$";
 
-/// The log pipeline of a seed finds severity and time in what both containers wrote so far, without a flag for it.
-fn each_log_line_is_parsed(cluster: &Cluster, namespace: &str) {
+/// The log pipeline of a seed finds severity and time in what both containers wrote so far, more than `least` lines each, without a
+/// flag for it.
+fn each_log_line_is_parsed(cluster: &Cluster, namespace: &str, least: usize) {
     let parser = regex::Regex::new(LOG_LINE).unwrap();
     let is_ours =
         |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(&format!("{namespace}-{NAME}"));
@@ -25,7 +28,7 @@ fn each_log_line_is_parsed(cluster: &Cluster, namespace: &str) {
         let text = std::fs::read_to_string(&log).unwrap();
         // The last line may not be complete.
         let lines: Vec<&str> = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
-        assert!(lines.len() > 20, "{text}");
+        assert!(lines.len() > least, "{text}");
         for line in lines {
             assert!(parser.is_match(line), "{}: {line}", log.display());
         }
@@ -41,18 +44,9 @@ fn one_shoot_of_a_seed_gets_our_image_and_has_the_permissions_that_we_need() {
         let policy = format!("{ROOT}/config/gardener/one-shoot.yaml");
         cluster.kubectl(&["apply", "--server-side", "--validate=strict", "-f", &policy], "");
         let before = shoot(cluster, "shoot--project--other").await;
-        assert!(images(&before).iter().all(|image| image.starts_with("registry.invalid/")), "{before}");
+        assert!(are_of_gardener(&images(&before)), "{before}");
         shoot(cluster, namespace).await;
-        // The API server reads policies with a delay.
-        let ours = wait::until("a pod with our image", async || {
-            let found = pod(cluster, namespace).await;
-            if images(&found) == IMAGES {
-                return Some(found);
-            }
-            cluster.kubectl(&["delete", "pods", "--all", "-n", namespace, "--force", "--grace-period=0"], "");
-            None
-        })
-        .await;
+        let ours = pod_with_images(cluster, namespace, |images| images == IMAGES).await;
         assert!(ours["containers"][1]["command"].is_null());
         assert_eq!(ours["containers"][1]["args"].as_array().unwrap().len(), 13);
         assert!(ours["containers"][0]["command"][0] == "./machine-controller-manager");
@@ -60,7 +54,7 @@ fn one_shoot_of_a_seed_gets_our_image_and_has_the_permissions_that_we_need() {
         let life = Life::begin(cluster, namespace).await;
         let _managers = cluster.start_pod(namespace, &ours, &life.cloud).await;
         life.play().await;
-        each_log_line_is_parsed(cluster, namespace);
+        each_log_line_is_parsed(cluster, namespace, 20);
         let kubeconfig = cluster.folder.join(namespace).join(format!("{NAME}.kubeconfig"));
         let requests = cluster.requests(&kubeconfig, &format!("system:serviceaccount:{namespace}:{NAME}")).await;
         let denied = denied(&requests);
@@ -70,10 +64,65 @@ fn one_shoot_of_a_seed_gets_our_image_and_has_the_permissions_that_we_need() {
         assert!(requests.len() > 100 && refused.is_empty(), "{refused:?}");
 
         cluster.kubectl(&["delete", "-f", &policy], "");
-        wait::until("a pod with the image of Gardener", async || {
-            cluster.kubectl(&["delete", "pods", "--all", "-n", namespace, "--force", "--grace-period=0"], "");
-            images(&pod(cluster, namespace).await)[0].starts_with("registry.invalid/").then_some(())
-        })
-        .await;
+        pod_with_images(cluster, namespace, are_of_gardener).await;
     });
+}
+
+/// `config/gardener/fleet.yaml`: in a shoot with the label, both containers are processes that manage nothing, at the ports of
+/// Gardener's probes. They ask no API server, although the pod has credentials. Without the label, the Go programs are back.
+#[test]
+fn a_shoot_of_a_fleet_gets_processes_that_take_no_lease() {
+    play_apart(async |cluster| {
+        let namespace = "shoot--project--moved";
+        let policy = format!("{ROOT}/config/gardener/fleet.yaml");
+        cluster.kubectl(&["apply", "--server-side", "--validate=strict", "-f", &policy], "");
+        let before = shoot(cluster, namespace).await;
+        assert!(are_of_gardener(&images(&before)), "{before}");
+        let label = |labels: &[&str]| cluster.kubectl(&[&["label", "namespace", namespace], labels].concat(), "");
+        label(&["gardener.cloud/role=shoot", "machine.mcm/fleet=default"]);
+        let moved = pod_with_images(cluster, namespace, |images| images == [IMAGES[0], IMAGES[0]]).await;
+        for container in moved["containers"].as_array().unwrap() {
+            let probe = &container["livenessProbe"]["httpGet"];
+            assert_eq!((&container["command"], &probe["path"]), (&json!(["/mcm", "presence"]), &json!("/healthz")));
+            assert_eq!(container["args"], json!([format!("--port={}", probe["port"])]));
+            assert_eq!(container["ports"][0]["containerPort"], probe["port"]);
+        }
+
+        let log = cluster.folder.join("cloud.log");
+        let cloud = Cloud::start(cluster.control.kubeconfig(), &log, &[]).await;
+        let processes = cluster.start_pod(namespace, &moved, &cloud).await;
+        assert_eq!(processes.len(), 2);
+        for mut process in processes {
+            assert_eq!(process.get("/healthz").await.0, 200);
+            assert!(process.get("/metrics").await.1.contains("mcm_build_info"));
+            process.program.terminate();
+            assert_eq!(process.program.ended().await.code(), Some(0));
+        }
+        each_log_line_is_parsed(cluster, namespace, 1);
+        let kubeconfig = cluster.folder.join(namespace).join(format!("{NAME}.kubeconfig"));
+        let requests = cluster.requests(&kubeconfig, &format!("system:serviceaccount:{namespace}:{NAME}")).await;
+        assert_eq!(requests, Vec::<Value>::new());
+        assert_eq!(cluster.kubectl(&["get", "leases", "-n", namespace, "-o", "name"], ""), "");
+
+        label(&["machine.mcm/fleet-"]);
+        let after = pod_with_images(cluster, namespace, are_of_gardener).await;
+        assert_eq!(after["containers"], before["containers"]);
+    });
+}
+
+fn are_of_gardener(images: &[String]) -> bool {
+    images.iter().all(|image| image.starts_with("registry.invalid/"))
+}
+
+/// Deletes the pods of a namespace until there is one with other images: the API server reads policies and labels with a delay.
+async fn pod_with_images(cluster: &Cluster, namespace: &str, are_wanted: impl Fn(&[String]) -> bool) -> Value {
+    wait::until("a pod with other images", async || {
+        let found = pod(cluster, namespace).await;
+        if are_wanted(&images(&found)) {
+            return Some(found);
+        }
+        cluster.kubectl(&["delete", "pods", "--all", "-n", namespace, "--force", "--grace-period=0"], "");
+        None
+    })
+    .await
 }
