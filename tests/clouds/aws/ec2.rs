@@ -86,6 +86,37 @@ impl Ec2 {
         all.map(|one| (one.tags.get("Name").cloned().unwrap_or_default(), one.image)).collect()
     }
 
+    /// Creates a VM with an image, as another infrastructure provider does. Without a role tag mcm does not list it.
+    pub async fn create_with_image(&self, name: &str, cluster: &str, image: &str) {
+        let cluster = format!("{CLUSTER}{cluster}");
+        self.run_instance(image, &[("Name", name), (cluster.as_str(), "1")]).await;
+    }
+
+    /// Runs an instance with these tags, without those that have no value.
+    async fn run_instance(&self, image: &str, tags: &[(&str, &str)]) {
+        let tags = tags.iter().filter(|(_, value)| !value.is_empty());
+        let tags: Vec<(String, String)> = (1..)
+            .zip(tags)
+            .flat_map(|(index, (key, value))| {
+                let path = format!("TagSpecification.1.Tag.{index}");
+                [(format!("{path}.Key"), (*key).to_owned()), (format!("{path}.Value"), (*value).to_owned())]
+            })
+            .collect();
+        let mut params = vec![
+            ("Action", "RunInstances"),
+            VERSION,
+            ("ImageId", image),
+            ("InstanceType", "m5.large"),
+            ("MinCount", "1"),
+            ("MaxCount", "1"),
+            ("SubnetId", &self.subnet),
+            ("TagSpecification.1.ResourceType", "instance"),
+        ];
+        params.extend(tags.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let answer = self.proxy.ask(&params).await;
+        assert!(answer.contains("<instanceId>"), "{answer}");
+    }
+
     /// The ARN of the target group of a control plane, which a user creates.
     pub async fn target_group(&self) -> &str {
         let create = async || {
@@ -183,29 +214,9 @@ impl Simulation for Ec2 {
     }
 
     async fn create_for(&self, name: &str, cluster: &str, owner: &str) {
-        let tags = [("Name", name), (&format!("{CLUSTER}{cluster}"), "1"), (ROLE, "1"), (OWNER, owner)];
-        let tags = tags.into_iter().filter(|(_, value)| !value.is_empty());
-        let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let tags: Vec<(String, String)> = (1..)
-            .zip(tags)
-            .flat_map(|(index, (key, value))| {
-                let path = format!("TagSpecification.1.Tag.{index}");
-                [(format!("{path}.Key"), key), (format!("{path}.Value"), value)]
-            })
-            .collect();
-        let mut params = vec![
-            ("Action", "RunInstances"),
-            VERSION,
-            ("ImageId", IMAGE),
-            ("InstanceType", "m5.large"),
-            ("MinCount", "1"),
-            ("MaxCount", "1"),
-            ("SubnetId", &self.subnet),
-            ("TagSpecification.1.ResourceType", "instance"),
-        ];
-        params.extend(tags.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        let answer = self.proxy.ask(&params).await;
-        assert!(answer.contains("<instanceId>"), "{answer}");
+        let cluster = format!("{CLUSTER}{cluster}");
+        let tags = [("Name", name), (cluster.as_str(), "1"), (ROLE, "1"), (OWNER, owner)];
+        self.run_instance(IMAGE, &tags).await;
     }
 
     async fn end(&self, provider_id: &str) {

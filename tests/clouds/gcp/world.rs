@@ -73,6 +73,14 @@ impl World {
         gce.vms.iter().filter_map(image).collect()
     }
 
+    /// Creates a VM with an image, as another infrastructure provider does. Without a role tag mcm does not list it.
+    pub fn create_with_image(&self, name: &str, cluster: &str, image: &str) {
+        let mut gce = self.gce.lock();
+        gce.put(ZONE, name, &[&format!("{CLUSTER}{cluster}")], &json!({}), "RUNNING");
+        let vm = gce.vms.get_mut(&(ZONE.to_owned(), name.to_owned())).unwrap();
+        vm.resource["disks"] = json!([{"boot": true, "initializeParams": {"sourceImage": image}}]);
+    }
+
     pub fn count(&self) -> usize {
         self.gce.lock().vms.len()
     }
