@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::{
-    aws::Ec2,
+    aws::{self, Ec2},
     bootstrap::{user_data_of_ec2, user_data_of_gce},
     cloud_controller_manager::{CloudControllerManager, ManagerHost, UNINITIALIZED},
     gcp,
@@ -76,6 +76,11 @@ pub trait StandIn: Send + Sync + 'static {
 
     /// These values for all VMs, by their machines.
     async fn images(&self) -> BTreeMap<String, String>;
+
+    /// Creates the VM of a machine of another infrastructure provider with an image, or else with the first one.
+    async fn create_for_other(&self, _machine: &str, _cluster: &str, _image: Option<&str>) {
+        panic!("no flavour of this cloud has machines of another provider");
+    }
 
     /// The place of that value in `providerSpec`.
     fn image_path(&self) -> &'static str;
@@ -165,6 +170,10 @@ impl StandIn for OnAws {
         self.ec2.images().await
     }
 
+    async fn create_for_other(&self, machine: &str, cluster: &str, image: Option<&str>) {
+        self.ec2.create_with_image(machine, cluster, image.unwrap_or(aws::IMAGE)).await;
+    }
+
     fn image_path(&self) -> &'static str {
         "/ami"
     }
@@ -232,6 +241,10 @@ impl StandIn for gcp::World {
 
     async fn images(&self) -> BTreeMap<String, String> {
         Self::images(self)
+    }
+
+    async fn create_for_other(&self, machine: &str, cluster: &str, image: Option<&str>) {
+        self.create_with_image(machine, cluster, image.unwrap_or(IMAGE));
     }
 
     fn image_path(&self) -> &'static str {
@@ -540,7 +553,7 @@ impl Vms for OfOther {
         let name = machine.metadata.name.as_deref()?;
         let all = self.cloud.simulation().vms().await;
         if !all.iter().any(|vm| vm.machine == name) {
-            self.cloud.simulation().create(name, &self.cluster).await;
+            self.cloud.create_for_other(name, &self.cluster, image_of(machine)).await;
         }
         let all = self.cloud.simulation().vms().await;
         all.iter().find(|vm| vm.machine == name).map(|vm| self.cloud.node_id(vm))
@@ -548,10 +561,18 @@ impl Vms for OfOther {
 
     async fn delete(&self, id: &str) -> Option<()> {
         let all = self.cloud.simulation().vms().await;
-        let vm = all.iter().find(|vm| self.cloud.node_id(vm) == id)?;
-        self.cloud.simulation().end(&vm.provider_id).await;
+        // An earlier attempt may have deleted it.
+        if let Some(vm) = all.iter().find(|vm| self.cloud.node_id(vm) == id) {
+            self.cloud.simulation().end(&vm.provider_id).await;
+        }
         Some(())
     }
+}
+
+/// The image that an AWSMachine or a GCPMachine names.
+fn image_of(machine: &DynamicObject) -> Option<&str> {
+    let spec = &machine.data["spec"];
+    spec["ami"]["id"].as_str().or_else(|| spec["image"].as_str())
 }
 
 /// The provider of a cloud, whose VMs the simulation of the cloud creates.

@@ -327,10 +327,7 @@ impl ClusterLife {
             if part == CONTROL_PLANE {
                 survey.servers.insert(machine["spec"]["version"].as_str().unwrap().to_owned());
             }
-            // The VMs of another provider have one image.
-            if part != CONTROL_PLANE || !self.is_hybrid() {
-                assert_eq!(machine["spec"]["version"], kubelet, "{}", name_of(&machine));
-            }
+            assert_eq!(machine["spec"]["version"], kubelet, "{}", name_of(&machine));
             survey.kubelets.entry(part).or_default().push(kubelet);
         }
         for pool in self.scene.all("machinepool") {
