@@ -13,11 +13,15 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube::ResourceExt;
+
 use self::object::{CapiObject, Kind};
 use super::story::{ByName, MACHINE, ManagerLease, NamespaceFacts};
+use mcm_api::{labels, machine::Machine};
+use mcm_controllers::object::owner;
 use mcm_rules::plan::SubjectRef;
 
-pub use observe::{changes, has_clusters, missing_deployment, read};
+pub use observe::{changes, has_clusters, missing_deployment, read, read_kinds};
 
 /// The objects of Cluster API in a namespace. A kind that was not read is absent.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +87,19 @@ impl CapiObjects {
     /// The Cluster of an object.
     pub fn cluster_of(&self, object: &CapiObject) -> ObjectLookup<'_> {
         self.see(Kind::Cluster, object.cluster_name())
+    }
+
+    /// The MCMMachine of an MCM Machine, if it was read. A set controls the MCM Machine of a pool, whose MCMMachine has the same
+    /// name.
+    pub fn mcm_machine_of(&self, machine: &Machine) -> Option<&CapiObject> {
+        let kind = Kind::MCMMachine;
+        if let Some(controller) = owner::controller_of(&machine.metadata).filter(|one| one.kind == kind.name()) {
+            let object = self.see(kind, &controller.name).known();
+            return object.filter(|object| object.metadata.uid.as_deref() == Some(controller.uid.as_str()));
+        }
+        let pool = machine.labels().get(labels::POOL)?;
+        let object = self.see(kind, &machine.name_any()).known();
+        object.filter(|object| object.metadata.labels.as_ref().and_then(|all| all.get(labels::POOL)) == Some(pool))
     }
 
     /// The objects of a kind in a Cluster.

@@ -31,10 +31,20 @@ use mcm_runtime::kubeconfig::sentence;
 
 /// Reads all objects of Cluster API in a namespace. Kinds that cannot be read are unknown, and a note names each.
 pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
-    let lists = join_all(Kind::ALL.map(|kind| list(control, namespace, kind))).await;
+    let mut found = read_kinds(control, namespace, &Kind::ALL).await;
+    let of_provider = [Kind::MCMCluster, Kind::MCMMachine, Kind::MCMMachinePool];
+    if of_provider.into_iter().any(|kind| found.all(kind).next().is_some()) {
+        found.provider = reader::provider(control).await;
+    }
+    found
+}
+
+/// Reads the objects of some kinds. Kinds that cannot be read are unknown, and a note names each.
+pub async fn read_kinds(control: &Client, namespace: &str, kinds: &[Kind]) -> CapiObjects {
+    let lists = join_all(kinds.iter().copied().map(|kind| list(control, namespace, kind))).await;
     let mut found = CapiObjects::default();
     let mut absent = Vec::new();
-    for (kind, list) in Kind::ALL.into_iter().zip(lists) {
+    for (kind, list) in kinds.iter().copied().zip(lists) {
         match list {
             Ok(objects) => found.add(kind, objects),
             Err(kube::Error::Api(status)) if status.code == 404 => absent.push(kind.plural()),
@@ -46,10 +56,6 @@ pub async fn read(control: &Client, namespace: &str) -> CapiObjects {
     }
     if !absent.is_empty() {
         found.notes.push(format!("the API server does not serve these kinds of Cluster API: {}", absent.join(", ")));
-    }
-    let of_provider = [Kind::MCMCluster, Kind::MCMMachine, Kind::MCMMachinePool];
-    if of_provider.into_iter().any(|kind| found.all(kind).next().is_some()) {
-        found.provider = reader::provider(control).await;
     }
     found
 }
@@ -144,6 +150,7 @@ mod tests {
     use http::{Request, Response};
     use kube::client::Body;
     use parking_lot::Mutex;
+    use rstest::rstest;
     use serde_json::{Value, json};
     use tower::{BoxError, service_fn};
 
@@ -196,6 +203,25 @@ mod tests {
             "/apis/infrastructure.cluster.x-k8s.io/v1beta2",
         ];
         assert_eq!(*paths.lock(), BTreeSet::from(expected.map(str::to_owned)));
+    }
+
+    #[rstest]
+    #[case::forbidden(403, "not read, so unknown: mcmmachines of Cluster API (may not list mcmmachines)")]
+    #[case::not_installed(404, "the API server does not serve these kinds of Cluster API: mcmmachines")]
+    #[tokio::test]
+    async fn a_kind_that_cannot_be_read_is_unknown_and_named(#[case] code: u16, #[case] note: &str) {
+        let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&paths);
+        let server = service_fn(move |request: Request<Body>| {
+            seen.lock().push(request.uri().path().to_owned());
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "may not list mcmmachines", "reason": "Refused", "code": code});
+            let body = Body::from(status.to_string().into_bytes());
+            async move { Ok::<_, BoxError>(Response::builder().status(code).body(body)?) }
+        });
+        let found = read_kinds(&Client::new(server, "demo"), "demo", &[Kind::MCMMachine]).await;
+        assert!(!found.is_read(Kind::MCMMachine));
+        assert_eq!(found.notes, [note]);
+        assert_eq!(*paths.lock(), ["/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/demo/mcmmachines"]);
     }
 
     #[tokio::test]
