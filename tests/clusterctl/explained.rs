@@ -100,6 +100,21 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
         let roots: Vec<&Value> = whole["objects"].as_array().unwrap().iter().map(|root| &root["kind"]).collect();
         assert_eq!(roots, [&json!("Cluster")], "{whole}");
 
+        // The VMs of classes that the provider created.
+        let cloud = format!("--simulated-cloud={}", world.cloud.url);
+        let (code, document) = scene.read(&["vms", &cloud]).await;
+        assert_eq!((code, &document["notes"]), (0, &json!([])), "{document}");
+        let vms = document["vms"].as_array().unwrap();
+        let machines = scene.machines();
+        assert_eq!(machines.len(), 2, "{machines:?}");
+        for machine in &machines {
+            let is_its_vm = |vm: &&Value| vm["capiMachine"] == machine.as_str();
+            let vm = vms.iter().find(is_its_vm).unwrap_or_else(|| panic!("{machine} is missing: {document}"));
+            assert_eq!((&vm["cluster"], &vm["standing"]), (&json!("explained"), &json!("Owned")), "{vm}");
+            let class = scene.get("machineclass", vm["class"].as_str().unwrap());
+            assert_eq!(class["metadata"]["ownerReferences"][0]["kind"], "MCMMachine", "{class}");
+        }
+
         // A paused Cluster.
         let pause = |is_paused: bool| {
             let patch = json!({"spec": {"paused": is_paused}}).to_string();

@@ -23,6 +23,7 @@ use super::{
 use crate::api::{machine::MachineClass, node::Node};
 use mcm_controllers::orphans::TargetNode;
 use mcm_insight::{
+    cluster_api::{self, CapiObjects, object::Kind},
     error::error_line,
     place::CallTarget,
     reader,
@@ -88,9 +89,16 @@ pub async fn run(options: VmsOptions) -> Result<CommandAnswer> {
         None => (Vec::new(), None),
     };
     let machines: Vec<_> = facts.machines.into_values().map(Arc::new).collect();
-    let inventory = VmOverview::from_lists(lists, &machines, facts.sets.into_values().collect(), nodes, &owner);
+    // Where the provider for Cluster API created no Machine, its kinds may not be installed.
+    let mcm_machines = match machines.iter().any(|machine| machine.is_of_cluster_api()) {
+        true => cluster_api::read_kinds(&reach.control, namespace, &[Kind::MCMMachine]).await,
+        false => CapiObjects::default(),
+    };
+    let sets = facts.sets.into_values().collect();
+    let inventory = VmOverview::from_lists(lists, &machines, sets, nodes, &owner, &mcm_machines);
     let unknown = |(class, reason): &(String, String)| format!("the VMs of class {class} are unknown: {reason}");
-    let notes: Vec<String> = inventory.unknown.iter().map(unknown).chain(of_nodes).collect();
+    let notes = inventory.unknown.iter().map(unknown).chain(of_nodes).chain(mcm_machines.notes);
+    let notes: Vec<String> = notes.collect();
     let text = match options.output.format {
         OutputFormat::Text => text(options.output.look(), &reach.place, namespace, &inventory, &notes, now),
         OutputFormat::Json => {
@@ -123,13 +131,17 @@ fn text(
             false => "no VM is known\n",
         };
     } else {
+        let has_clusters = inventory.vms.iter().any(|one| !one.cluster.is_empty());
         let row = |one: &NamespaceVm| {
             let state = one.standing.words().map_or_else(|| one.phase.clone(), str::to_owned);
             let age = one.since.map(|since| ago(now, since)).unwrap_or_default();
             let owner = one.owner.clone().unwrap_or_else(|| "none".to_owned());
-            [one.machine.clone(), one.vm.clone(), one.node.clone(), state, owner, age]
+            let cluster = has_clusters.then(|| one.cluster_path());
+            let names = [one.machine.clone()].into_iter().chain(cluster);
+            names.chain([one.vm.clone(), one.node.clone(), state, owner, age]).collect::<Vec<String>>()
         };
-        let header = ["machine", "vm", "node", "state", "owner", "age"];
+        let names = ["machine"].into_iter().chain(has_clusters.then_some("cluster/machine"));
+        let header: Vec<&str> = names.chain(["vm", "node", "state", "owner", "age"]).collect();
         text += &table_for(look.is_terminal && look.unicode, &header, inventory.vms.iter().map(row));
     }
     if inventory.foreign > 0 {
@@ -151,12 +163,15 @@ mod tests {
         testing::{NOW, at},
         vms::VmStanding,
     };
+    use serde_json::json;
 
     fn vm(machine: &str, standing: VmStanding) -> NamespaceVm {
         NamespaceVm {
             vm: format!("simulated:///{machine}"),
             class: "small".to_owned(),
             machine: machine.to_owned(),
+            cluster: String::new(),
+            capi_machine: String::new(),
             node: machine.to_owned(),
             standing,
             phase: if standing == VmStanding::Owned { "Running".to_owned() } else { String::new() },
@@ -165,14 +180,40 @@ mod tests {
         }
     }
 
+    fn in_cluster(vm: NamespaceVm, capi_machine: &str) -> NamespaceVm {
+        NamespaceVm { cluster: "blue".to_owned(), capi_machine: capi_machine.to_owned(), ..vm }
+    }
+
     #[test]
     fn the_schema_is_published_and_a_list_fits_it() {
         published::<JsonDocument<VmDocument<'_>>>("vms");
-        let vms = [vm("a", VmStanding::Owned), vm("b", VmStanding::Orphan)];
+        let vms = [in_cluster(vm("a", VmStanding::Owned), "worker-a"), vm("b", VmStanding::Orphan)];
         let document = VmDocument { vms: &vms, foreign: 0, notes: &[] };
-        fits::<JsonDocument<VmDocument<'_>>>(
-            &serde_json::to_value(JsonDocument::new("VmList", at(0), document)).unwrap(),
-        );
+        let document = serde_json::to_value(JsonDocument::new("VmList", at(0), document)).unwrap();
+        fits::<JsonDocument<VmDocument<'_>>>(&document);
+        let names = |number: usize| ["cluster", "capiMachine"].map(|field| &document["vms"][number][field]);
+        assert_eq!((names(0), names(1)), ([&json!("blue"), &json!("worker-a")], [&json!(""), &json!("")]));
+    }
+
+    #[test]
+    fn clusters_have_a_column_if_a_vm_is_in_one() {
+        let place = CallTarget { cluster: "seed".to_owned(), ..CallTarget::default() };
+        let lines = |vms: Vec<NamespaceVm>| {
+            let inventory = VmOverview { vms, foreign: 0, unknown: Vec::new() };
+            let shown = text(TerminalLook::PLAIN, &place, "demo", &inventory, &[], at(NOW));
+            let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            shown.lines().skip(1).map(words).collect::<Vec<String>>()
+        };
+        let [a, b, c] = ["a", "b", "c"].map(|name| vm(name, VmStanding::Owned));
+        let outside = "c simulated:///c c Running demo 10m";
+        assert_eq!(lines(vec![c.clone()]), ["MACHINE VM NODE STATE OWNER AGE", outside]);
+        let expected = [
+            "MACHINE CLUSTER/MACHINE VM NODE STATE OWNER AGE",
+            "a blue/worker-a simulated:///a a Running demo 10m",
+            "b blue simulated:///b b Running demo 10m",
+            outside,
+        ];
+        assert_eq!(lines(vec![in_cluster(a, "worker-a"), in_cluster(b, ""), c]), expected);
     }
 
     #[test]
