@@ -2,6 +2,7 @@
 //! memory of this process.
 
 use std::{
+    fmt, mem,
     pin::Pin,
     sync::{Arc, LazyLock},
     task::{Context, Poll, ready},
@@ -21,6 +22,12 @@ use tower::{BoxError, service_fn};
 use super::limiter::is_watch;
 
 const MIB: u64 = 1 << 20;
+/// Frames of a response that is not a watch, whatever their size.
+const FRAMES: u64 = 1024;
+/// Bytes of a response for which it may have one more frame. API servers send frames of some KiB.
+const BYTES_PER_FRAME: u64 = 64;
+/// Bytes of such a response that are handed over in one piece.
+const PIECE: usize = 64 << 10;
 
 /// Limits of one response.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +122,17 @@ pub enum TooLarge {
         /// The number in the request.
         asked: u64,
     },
+    /// Frames of a few bytes, each of which takes as much time as a long one.
+    #[error(
+        "the API server sent more than {most} frames for {} of one response; check the address of the API server and the \
+         proxies before it", size(.read)
+    )]
+    Frames {
+        /// The limit for these bytes.
+        most: u64,
+        /// Bytes of the response until then.
+        read: u64,
+    },
     /// A large response takes the turns of others.
     #[error("the API server needs more than {limit:?} to send a response of more than {}", size(.large))]
     Slow {
@@ -132,7 +150,7 @@ fn size(bytes: &u64) -> String {
 impl TooLarge {
     /// Fewer objects in a page may help.
     pub(super) fn fits_in_smaller_pages(self) -> bool {
-        !matches!(self, Self::Objects { .. })
+        !matches!(self, Self::Objects { .. } | Self::Frames { .. })
     }
 }
 
@@ -191,7 +209,10 @@ impl JsonCounter {
 }
 
 /// The body of a response, which fails at its limit.
-#[derive(Debug)]
+///
+/// The reader of a whole response keeps each piece until the end, and with it the buffer of the connection that the piece is a part
+/// of. So the data of a response that is not a watch are copied, and handed over in large pieces: frames of a few bytes need no more
+/// memory than large ones. The reader of a watch copies the data of each frame itself, and gets them at once.
 pub struct BoundedBody {
     body: Body,
     limits: ResponseLimits,
@@ -201,7 +222,20 @@ pub struct BoundedBody {
     /// Bytes of the response, or of the current event of a watch.
     read: u64,
     count: JsonCounter,
+    /// Frames of a response that is not a watch.
+    frames: u64,
+    /// Data of such a response that were not handed over yet.
+    gathered: Vec<u8>,
     turn: Option<ResponseTurn>,
+}
+
+/// Without the data, which may be those of a Secret.
+impl fmt::Debug for BoundedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limits, is_watch, read, .. } = self;
+        let mut shown = f.debug_struct("BoundedBody");
+        shown.field("limits", limits).field("is_watch", is_watch).field("read", read).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -223,7 +257,8 @@ impl BoundedBody {
     }
 
     fn new(body: Body, is_watch: bool, limits: ResponseLimits) -> Self {
-        Self { body, limits, is_watch, asked: None, read: 0, count: JsonCounter::default(), turn: None }
+        let (count, gathered) = (JsonCounter::default(), Vec::new());
+        Self { body, limits, is_watch, asked: None, read: 0, count, frames: 0, gathered, turn: None }
     }
 
     const fn most(&self) -> (u64, u64, &'static str) {
@@ -256,6 +291,19 @@ impl BoundedBody {
         }
     }
 
+    /// Counts a frame whose data were counted.
+    fn count_frame(&mut self) -> Result<(), TooLarge> {
+        self.frames = self.frames.saturating_add(1);
+        let (most, read) = (FRAMES + self.read / BYTES_PER_FRAME, self.read);
+        if self.frames > most { Err(TooLarge::Frames { most, read }) } else { Ok(()) }
+    }
+
+    /// The gathered data, in a piece without spare room; `None` without data.
+    fn hand_over(&mut self) -> Option<Result<Frame<<Body as HttpBody>::Data>, BoxError>> {
+        let data = mem::take(&mut self.gathered);
+        (!data.is_empty()).then(|| Ok(Frame::data(data.into_boxed_slice().into())))
+    }
+
     /// Waits for a turn if the response is large. The turn ends after a while, so that a slow server does not keep it from others.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TooLarge>> {
         let ResponseLimits { large, turns, turn_limit: limit, .. } = self.limits;
@@ -277,7 +325,7 @@ impl BoundedBody {
 
     /// The rest of the response is not read: its stream or connection ends with the body.
     fn end(&mut self, error: TooLarge) -> Poll<Option<Result<Frame<<Body as HttpBody>::Data>, BoxError>>> {
-        (self.body, self.turn) = (Body::empty(), None);
+        (self.body, self.turn, self.gathered) = (Body::empty(), None, Vec::new());
         self.read = 0;
         Poll::Ready(Some(Err(error.into())))
     }
@@ -289,34 +337,51 @@ impl HttpBody for BoundedBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, BoxError>>> {
         let (most, _, unit) = self.most();
-        if !self.is_watch && self.body.size_hint().lower() > most {
-            return self.end(TooLarge::Bytes { most, unit });
+        loop {
+            if !self.is_watch && self.body.size_hint().lower() > most {
+                return self.end(TooLarge::Bytes { most, unit });
+            }
+            if let Err(error) = ready!(self.poll_turn(cx)) {
+                return self.end(error);
+            }
+            let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose()? else {
+                // The last piece is still to be read, and the end after it.
+                self.body = Body::empty();
+                return Poll::Ready(self.hand_over());
+            };
+            if let Some(data) = frame.data_ref()
+                && let Err(error) = self.count(data)
+            {
+                return self.end(error);
+            }
+            if self.is_watch {
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            if let Err(error) = self.count_frame() {
+                return self.end(error);
+            }
+            // Trailers are dropped: kube-rs reads none.
+            if let Some(data) = frame.data_ref() {
+                self.gathered.extend_from_slice(data);
+            }
+            if self.gathered.len() >= PIECE {
+                return Poll::Ready(self.hand_over());
+            }
         }
-        if let Err(error) = ready!(self.poll_turn(cx)) {
-            return self.end(error);
-        }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx).map_err(BoxError::from));
-        if let Some(Ok(data)) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref))
-            && let Some(data) = data
-            && let Err(error) = self.count(data)
-        {
-            return self.end(error);
-        }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.gathered.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        if self.gathered.is_empty() { self.body.size_hint() } else { SizeHint::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{future::poll_fn, io, time::Duration};
 
     use axum::{Router, body::Body as Answer, extract::Query, response::IntoResponse, routing::get};
     use futures::{StreamExt, TryStreamExt, pin_mut, stream};
@@ -332,18 +397,33 @@ mod tests {
     const LIMITS: ResponseLimits =
         ResponseLimits { whole: 4 * MIB, large: MIB, event: 2 * MIB, ..ResponseLimits::TARGET };
 
-    /// A server that begins like an API server, and then sends the same text without end.
-    async fn endless(text: &'static str) -> (Client, AbortOnDropHandle<std::io::Result<()>>) {
-        let answer = move || async move {
-            let rest = stream::repeat_with(move || Ok::<_, std::io::Error>(text.repeat(4096)));
-            Answer::from_stream(stream::once(async { Ok(r#"{"kind":"NodeList","items":["#.to_owned()) }).chain(rest))
-        };
-        let router = Router::new().fallback(get(move |_: Query<Vec<(String, String)>>| answer()));
+    /// A client with limits for a server, which runs as long as the handle.
+    async fn serve(router: Router, limits: ResponseLimits) -> (Client, AbortOnDropHandle<io::Result<()>>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
         let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
-        (within(client, LIMITS), server)
+        (within(client, limits), server)
+    }
+
+    /// A server that begins like an API server, and then sends the same text without end, in frames of some bytes.
+    async fn endless(text: &'static str, size: usize) -> (Client, AbortOnDropHandle<io::Result<()>>) {
+        let answer = move || async move {
+            let rest = stream::repeat_with(move || Ok::<_, io::Error>(text.repeat(size)));
+            Answer::from_stream(stream::once(async { Ok(r#"{"kind":"NodeList","items":["#.to_owned()) }).chain(rest))
+        };
+        let router = Router::new().fallback(get(move |_: Query<Vec<(String, String)>>| answer()));
+        serve(router, LIMITS).await
+    }
+
+    /// A server that sends a text in frames of some bytes.
+    async fn framed(text: &str, size: usize) -> (Client, AbortOnDropHandle<io::Result<()>>) {
+        let frames: Vec<Vec<u8>> = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+        let answer = move || {
+            let frames = frames.clone().into_iter().map(Ok::<_, io::Error>);
+            async move { Answer::from_stream(stream::iter(frames)) }
+        };
+        serve(Router::new().fallback(get(answer)), LIMITS).await
     }
 
     async fn in_time<T>(work: impl Future<Output = T>) -> T {
@@ -352,7 +432,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_without_end_is_an_error_at_its_limit() {
-        let (client, _server) = endless(" ").await;
+        let (client, _server) = endless(" ", 4096).await;
         // More of them than may be large at once: each gets its turn.
         let api = Api::<Node>::all(client);
         let params = ListParams::default();
@@ -365,12 +445,65 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_of_a_watch_without_end_is_an_error_at_its_limit() {
-        let (client, _server) = endless(" ").await;
+        let (client, _server) = endless(" ", 4096).await;
         let events = in_time(Api::<Node>::all(client).watch(&WatchParams::default(), "0")).await.unwrap();
         pin_mut!(events);
         let error = in_time(events.try_next()).await.unwrap_err();
         let error = super::super::objects::chain(&error).to_string();
         assert!(error.contains("more than 2 MiB in one event of a watch"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_list_in_frames_of_a_byte_is_an_error() {
+        let (client, _server) = endless(" ", 1).await;
+        let error = in_time(Api::<Node>::all(client).list(&ListParams::default())).await.unwrap_err();
+        let error = super::super::objects::chain(&error).to_string();
+        assert!(error.contains("more than 1040 frames for 2 KiB of one response"), "{error}");
+    }
+
+    #[test]
+    fn a_longer_response_may_have_more_frames() {
+        let mut list = BoundedBody::new(Body::empty(), false, LIMITS);
+        list.count(&[b' '; 64_000]).unwrap();
+        for _ in 0..2024 {
+            assert_eq!(list.count_frame(), Ok(()));
+        }
+        let error = list.count_frame().unwrap_err();
+        assert_eq!(error, TooLarge::Frames { most: 2024, read: 64_000 });
+        assert!(!error.fits_in_smaller_pages(), "a page of one object has frames as short");
+    }
+
+    #[tokio::test]
+    async fn events_of_a_watch_may_come_in_frames_of_a_byte() {
+        let event = r#"{"type":"MODIFIED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}}"#;
+        let (client, _server) = framed(&format!("{event}\n").repeat(100), 1).await;
+        let events = in_time(Api::<Node>::all(client).watch(&WatchParams::default(), "0")).await.unwrap();
+        assert_eq!(in_time(events.try_collect::<Vec<_>>()).await.unwrap().len(), 100);
+    }
+
+    #[tokio::test]
+    async fn small_frames_of_a_list_are_handed_over_in_large_pieces() {
+        let text: String = (0..100_000).map(|number| format!("{number:08}")).collect();
+        let (client, _server) = framed(&text, 100).await;
+        let request = Request::get("/api/v1/nodes").body(Body::empty()).unwrap();
+        let mut body = in_time(client.send(request)).await.unwrap().into_body();
+        let mut pieces = Vec::new();
+        while let Some(frame) = in_time(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await {
+            pieces.push(frame.unwrap().into_data().unwrap());
+        }
+        let (last, others) = pieces.split_last().unwrap();
+        assert!(others.iter().all(|piece| piece.len() >= PIECE) && !last.is_empty(), "{} pieces", pieces.len());
+        let whole: Vec<u8> = pieces.iter().flatten().copied().collect();
+        assert!(whole == text.as_bytes(), "{} bytes", whole.len());
+    }
+
+    #[test]
+    fn the_data_of_a_response_are_in_no_debug_text() {
+        let mut list = BoundedBody::new(Body::empty(), false, LIMITS);
+        list.gathered.extend_from_slice(b"swordfish");
+        let swordfish = format!("{:?}", b"swordfish".to_vec());
+        let shown = format!("{list:?}");
+        assert!(shown.starts_with("BoundedBody") && !shown.contains(&swordfish[1..20]), "{shown}");
     }
 
     #[test]
@@ -430,22 +563,18 @@ mod tests {
     }
 
     /// A server that begins a page, and sends no more; or the whole page, if the request is for one object.
-    async fn slow() -> (Client, AbortOnDropHandle<std::io::Result<()>>) {
+    async fn slow() -> (Client, AbortOnDropHandle<io::Result<()>>) {
         let answer = |query: Query<Vec<(String, String)>>| async move {
-            let rest = stream::pending::<Result<String, std::io::Error>>();
+            let rest = stream::pending::<Result<String, io::Error>>();
             let begin = format!(r#"{{"kind":"NodeList","metadata":{{}},"items":[{}"#, " ".repeat(2 << 20));
             if query.iter().any(|(name, value)| name == "limit" && value == "1") {
                 return format!("{begin}]}}").into_response();
             }
             Answer::from_stream(stream::once(async { Ok(begin) }).chain(rest)).into_response()
         };
-        let router = Router::new().fallback(get(answer));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let server = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
         static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(LARGE_AT_ONCE)));
         let limits = ResponseLimits { turns: &TURNS, turn_limit: Duration::from_millis(50), ..LIMITS };
-        (within(Client::try_from(Config::new(url.parse().unwrap())).unwrap(), limits), server)
+        serve(Router::new().fallback(get(answer)), limits).await
     }
 
     #[tokio::test]
