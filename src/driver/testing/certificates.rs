@@ -5,9 +5,9 @@ use std::{io, net::SocketAddr, sync::Arc};
 use axum::{Router, serve::Listener};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::{
-    RootCertStore, ServerConfig,
+    ConfigBuilder, RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    server::{WantsServerCert, WebPkiClientVerifier},
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -44,8 +44,6 @@ impl TestCa {
     pub async fn serve(&self, router: Router, clients: Option<&Self>) -> String {
         use_ring();
         let (certificate, key) = self.issue();
-        let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let builder = match clients {
             None => ServerConfig::builder().with_no_client_auth(),
             Some(clients) => {
@@ -55,12 +53,29 @@ impl TestCa {
                 ServerConfig::builder().with_client_cert_verifier(verifier)
             }
         };
-        let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(TlsListener { listener, acceptor }, router).await });
+        start(listener, router, builder, (&certificate, &key));
         url
     }
+}
+
+/// Serves with a certificate and its key in PEM form, until the runtime ends.
+pub fn serve_tls(listener: TcpListener, router: Router, certificate: &str, key: &str) {
+    use_ring();
+    start(listener, router, ServerConfig::builder().with_no_client_auth(), (certificate, key));
+}
+
+fn start(
+    listener: TcpListener,
+    router: Router,
+    builder: ConfigBuilder<ServerConfig, WantsServerCert>,
+    (certificate, key): (&str, &str),
+) {
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()));
+    tokio::spawn(async move { axum::serve(TlsListener { listener, acceptor }, router).await });
 }
 
 struct TlsListener {

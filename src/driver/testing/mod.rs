@@ -24,7 +24,7 @@ pub mod swagger;
 use crate::SecretPolicy;
 
 pub use self::{
-    certificates::TestCa,
+    certificates::{TestCa, serve_tls},
     fake_driver::FakeDriver,
     objects::{class, code, request, secret, with_id},
     recorder::Recorder,
