@@ -6,14 +6,8 @@ use std::{
     path::PathBuf,
 };
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Namespace, Secret, ServiceAccount},
-};
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, api::DeleteParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -21,16 +15,13 @@ use tokio::process::Command;
 use crate::support::{
     clouds,
     control_plane::ControlPlane,
+    gardenlet::{KUBECONFIG, ROLE, ShootLayout, TOKEN_FILE},
     identity, objects,
     program::mcm,
     wait,
     world::{Manager, World},
 };
 
-const DEPLOYMENT: &str = "machine-controller-manager";
-const KUBECONFIG: &str = "generic-token-kubeconfig-0a1b2c3d";
-const TOKEN: &str = "shoot-access-machine-controller-manager";
-const TOKEN_FILE: &str = "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/token";
 /// The account of the targets of `World`.
 const ACCOUNT: &str = "target";
 const SYSTEM: &str = "mcm-system";
@@ -128,12 +119,12 @@ async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
         let is_excluded = std::ptr::eq(world, excluded);
         label(world, &awake.namespace, is_excluded).await;
         admit(world).await;
-        secrets(world).await;
-        deployment(world, u32::from(!std::ptr::eq(world, asleep))).await;
+        layout(world).write_access().await;
+        layout(world).scale_manager(u32::from(!std::ptr::eq(world, asleep))).await;
         world.pool(2, json!({})).await;
     }
-    let outside = json!({"kubeconfig": generic(broken, "https://169.254.169.254")});
-    write_secret(broken, KUBECONFIG, outside).await;
+    let outside = layout(broken).generic_kubeconfig(Some("https://169.254.169.254"));
+    layout(broken).write_secret(KUBECONFIG, json!({"kubeconfig": outside})).await;
 
     let fleet = identity::kubeconfig(&awake.client, awake.admin(), SYSTEM, FLEET_ACCOUNT, awake.folder()).await;
     let flags = [
@@ -169,9 +160,9 @@ async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
     assert_eq!(planes[&broken.namespace]["state"], "Unled");
 
     // It wakes up and goes to sleep again.
-    deployment(asleep, 1).await;
+    layout(asleep).scale_manager(1).await;
     asleep.pool_serves(2, "small").await;
-    deployment(asleep, 0).await;
+    layout(asleep).scale_manager(0).await;
     logged(&manager, &["the namespace is parked", &asleep.namespace]).await;
     let before = asleep.scene.now().uids();
     asleep.roll("large").await;
@@ -186,16 +177,15 @@ async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
     objects::apply(&rotated.target, &account).await;
     identity::kubeconfig(&rotated.target, rotated.admin(), &rotated.namespace, ACCOUNT, rotated.folder()).await;
-    secrets(rotated).await;
+    layout(rotated).write_access().await;
     logged(&manager, &["credentials of the target replaced", &rotated.namespace]).await;
     rotated.roll("large").await;
     rotated.pool_serves(2, "large").await;
 
     // One is mended, and one loses its Deployment.
-    secrets(broken).await;
+    layout(broken).write_access().await;
     broken.pool_serves(2, "small").await;
-    let deployments: Api<Deployment> = Api::namespaced(awake.client.clone(), &awake.namespace);
-    deployments.delete(DEPLOYMENT, &DeleteParams::background()).await.unwrap();
+    layout(awake).remove_manager().await;
     logged(&manager, &["cell stopped", &awake.namespace]).await;
     let restarted: BTreeSet<&str> =
         worlds.iter().filter(|world| starts(&manager, world) > 1).map(|world| world.namespace.as_str()).collect();
@@ -206,14 +196,17 @@ async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
     }
 }
 
+fn layout(world: &World) -> ShootLayout {
+    ShootLayout::new(&world.client, &world.namespace, &target_kubeconfig(world))
+}
+
 async fn label(world: &World, fleet: &str, is_excluded: bool) {
-    let mut labels = json!({"gardener.cloud/role": "shoot", "example.com/fleet": fleet});
+    let (role, shoot) = ROLE;
+    let mut labels = json!({role: shoot, "example.com/fleet": fleet});
     if is_excluded {
         labels["example.com/excluded"] = json!("true");
     }
-    let namespaces: Api<Namespace> = Api::all(world.client.clone());
-    let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
-    namespaces.patch(&world.namespace, &PatchParams::default(), &patch).await.unwrap();
+    layout(world).label(labels).await;
 }
 
 /// Gives the account of the fleet the rights in a namespace.
@@ -226,54 +219,4 @@ async fn admit(world: &World) {
         "subjects": [{"kind": "ServiceAccount", "name": FLEET_ACCOUNT, "namespace": SYSTEM}],
     });
     objects::apply(&world.client, &binding).await;
-}
-
-/// The generic kubeconfig of a target at a server, as gardenlet writes it.
-fn generic(world: &World, server: &str) -> String {
-    let mut kubeconfig = written(world);
-    kubeconfig["users"][0]["user"] = json!({ "tokenFile": TOKEN_FILE });
-    if !server.is_empty() {
-        kubeconfig["clusters"][0]["cluster"]["server"] = json!(server);
-    }
-    kubeconfig.to_string()
-}
-
-fn written(world: &World) -> Value {
-    serde_yaml_ng::from_str(&fs::read_to_string(target_kubeconfig(world)).unwrap()).unwrap()
-}
-
-/// Writes the Secrets with the current access to the target.
-async fn secrets(world: &World) {
-    let token = written(world)["users"][0]["user"]["token"].clone();
-    write_secret(world, KUBECONFIG, json!({"kubeconfig": generic(world, "")})).await;
-    write_secret(world, TOKEN, json!({ "token": token })).await;
-}
-
-async fn write_secret(world: &World, name: &str, data: Value) {
-    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.namespace);
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data});
-    secrets.patch(name, &PatchParams::apply("gardenlet").force(), &Patch::Apply(&secret)).await.unwrap();
-}
-
-async fn deployment(world: &World, replicas: u32) {
-    let labels = json!({"app": "kubernetes", "role": DEPLOYMENT});
-    let source = |name: &str, item: &str| {
-        let items = json!([{"key": item, "path": item}]);
-        json!({"secret": {"name": name, "items": items, "optional": false}})
-    };
-    let volume = json!({
-        "name": "kubeconfig",
-        "projected": {"defaultMode": 420, "sources": [source(KUBECONFIG, "kubeconfig"), source(TOKEN, "token")]},
-    });
-    let container = json!({"name": DEPLOYMENT, "image": "registry.example/mcm"});
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": DEPLOYMENT, "namespace": world.namespace},
-        "spec": {
-            "replicas": replicas, "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": [volume]}},
-        },
-    });
-    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &world.namespace);
-    deployments.patch(DEPLOYMENT, &PatchParams::apply("gardenlet").force(), &Patch::Apply(&deployment)).await.unwrap();
 }

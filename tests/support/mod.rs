@@ -10,6 +10,7 @@ pub mod console;
 pub mod control_plane;
 pub mod door;
 pub mod fleet;
+pub mod gardenlet;
 pub mod guard;
 pub mod hostile;
 pub mod identity;
