@@ -1,6 +1,7 @@
 //! A proxy in front of an API server: it reads requests, and holds back responses on request.
 
 use std::{
+    fs,
     net::{Ipv4Addr, SocketAddr},
     sync::atomic::{AtomicUsize, Ordering},
     sync::{Arc, Mutex, PoisonError},
@@ -16,6 +17,7 @@ use axum::{
 use futures::{Stream, StreamExt, stream::unfold};
 use http::{Method, StatusCode, Uri, header};
 use kube::Client;
+use mcm_driver::testing::serve_tls;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::watch};
 
@@ -74,9 +76,11 @@ pub fn anything(_: &Call) -> bool {
     true
 }
 
-/// Serves plain HTTP to programs and uses TLS to the API server. The caller is identified by the token of each call.
+/// Serves plain HTTP to programs, or TLS, and uses TLS to the API server. The caller is identified by the token of each call.
 pub struct Door {
     pub address: SocketAddr,
+    /// `http` or `https`.
+    scheme: &'static str,
     orders: watch::Sender<Orders>,
     ignored: Arc<AtomicUsize>,
     heard: Heard,
@@ -122,6 +126,16 @@ impl Door {
         Self::open_at((Ipv4Addr::LOCALHOST, 0).into(), server, rules).await
     }
 
+    /// The same with TLS and the certificate of the API server. Only for a control plane that the tests started.
+    pub async fn secured(server: &ControlPlane, rules: DoorRules) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (door, router) = Self::behind(&listener, "https", server, rules);
+        let pki = server.folder().join("pki");
+        let [certificate, key] = ["server.crt", "server.key"].map(|name| fs::read_to_string(pki.join(name)).unwrap());
+        serve_tls(listener, router, &certificate, &key);
+        door
+    }
+
     /// A door at an address of this host.
     pub async fn at(address: SocketAddr, server: &ControlPlane) -> Self {
         Self::open_at(address, server, DoorRules::default()).await
@@ -129,6 +143,12 @@ impl Door {
 
     async fn open_at(address: SocketAddr, server: &ControlPlane, rules: DoorRules) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
+        let (door, router) = Self::behind(&listener, "http", server, rules);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        door
+    }
+
+    fn behind(listener: &TcpListener, scheme: &'static str, server: &ControlPlane, rules: DoorRules) -> (Self, Router) {
         let address = listener.local_addr().unwrap();
         let (orders, receiver) = watch::channel(Orders::default());
         let ignored = Arc::<AtomicUsize>::default();
@@ -141,13 +161,12 @@ impl Door {
         let (ignoring, hearing) = (Arc::clone(&ignored), Arc::clone(&heard));
         let shared = Shared { client, orders: receiver, ignored: ignoring, heard: hearing, answers, rules };
         let router = Router::new().fallback(pass).with_state(shared);
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { address, orders, ignored, heard }
+        (Self { address, scheme, orders, ignored, heard }, router)
     }
 
     /// How programs reach it.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// From now on these watches stay open and deliver nothing, including later ones.

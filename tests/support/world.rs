@@ -190,10 +190,22 @@ impl World {
 
     /// Starts the binary under another name.
     pub fn launch_as(&self, program: &Path, words: &[&str], log: &str, flags: &[&str]) -> Manager {
+        self.launch_in((&self.namespace, &self.identity), program, words, log, flags)
+    }
+
+    /// The same for another namespace, with its credentials.
+    pub fn launch_in(
+        &self,
+        (namespace, identity): (&str, &Identity),
+        program: &Path,
+        words: &[&str],
+        log: &str,
+        flags: &[&str],
+    ) -> Manager {
         let clusters = [
-            format!("--control-kubeconfig={}", self.identity.control.display()),
-            format!("--target-kubeconfig={}", self.identity.target.display()),
-            format!("--namespace={}", self.namespace),
+            format!("--control-kubeconfig={}", identity.control.display()),
+            format!("--target-kubeconfig={}", identity.target.display()),
+            format!("--namespace={namespace}"),
         ];
         let clusters: Vec<&str> = clusters.iter().map(String::as_str).collect();
         self.launch_anything(program, words, log, &[&clusters[..], flags].concat())

@@ -1,6 +1,9 @@
 //! The way of one replica to a simulated cloud, on which the requests that may change something are recorded.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::{
     Router,
@@ -28,13 +31,18 @@ pub struct CloudCall {
 pub struct CloudGate {
     pub url: String,
     calls: Arc<Mutex<Vec<CloudCall>>>,
+    last: LastCalls,
 }
+
+/// The time of the last request of any kind, by namespace.
+type LastCalls = Arc<Mutex<BTreeMap<String, Timestamp>>>;
 
 #[derive(Clone)]
 struct GateState {
     cloud: String,
     http: reqwest::Client,
     calls: Arc<Mutex<Vec<CloudCall>>>,
+    last: LastCalls,
 }
 
 impl CloudGate {
@@ -42,11 +50,17 @@ impl CloudGate {
     pub async fn to(cloud: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let calls = Arc::default();
-        let state = GateState { cloud: cloud.to_owned(), http: reqwest::Client::new(), calls: Arc::clone(&calls) };
+        let (calls, last) = (Arc::default(), LastCalls::default());
+        let (recording, timing) = (Arc::clone(&calls), Arc::clone(&last));
+        let state = GateState { cloud: cloud.to_owned(), http: reqwest::Client::new(), calls: recording, last: timing };
         let router = Router::new().fallback(pass).with_state(state);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, calls }
+        Self { url, calls, last }
+    }
+
+    /// The arrival of the last request for a namespace. A request that only reads counts as well.
+    pub fn last_call(&self, namespace: &str) -> Option<Timestamp> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).copied()
     }
 
     /// The calls since the last time.
@@ -60,8 +74,9 @@ async fn pass(State(gate): State<GateState>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     // A caller that was killed sends a part.
     let Ok(body) = to_bytes(body, BODY_LIMIT).await else { return StatusCode::BAD_REQUEST.into_response() };
+    let namespace = namespace_of(parts.uri.query().unwrap_or_default(), &body);
+    gate.last.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.clone(), at);
     if parts.method != Method::GET {
-        let namespace = namespace_of(parts.uri.query().unwrap_or_default(), &body);
         let call = CloudCall { at, namespace, request: format!("{} {}", parts.method, parts.uri) };
         gate.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }

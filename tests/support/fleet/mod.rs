@@ -8,7 +8,7 @@ pub mod replica;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -19,7 +19,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
-use mcm::api::machine::{Machine, MachineDeployment};
+use mcm::api::machine::{Machine, MachineClass, MachineDeployment};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -42,8 +42,10 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// The label by which the Nodes of the control planes are told apart: they are in one cluster.
 pub const PLANE: &str = "example.com/plane";
 const AUDIT_LOG: &str = "audit.log";
+/// The classes of each control plane.
+const CLASSES: [&str; 2] = ["small", "large"];
 /// Requests of this process at once.
-const AT_ONCE: usize = 8;
+pub const AT_ONCE: usize = 8;
 
 /// An API server with an audit log of the replicas.
 pub struct FleetServer {
@@ -116,9 +118,7 @@ impl FleetPlanes {
     }
 
     async fn launch_replica(&mut self, server: &FleetServer, clock: Option<ProcessClock>) -> FleetReplica {
-        let folder = self.world.folder().join(format!("replica-{}", self.replicas));
-        self.replicas += 1;
-        std::fs::create_dir(&folder).unwrap();
+        let folder = self.folder_of_replica();
         let ways = ReplicaWays::open(&server.control, &self.world.cloud.url).await;
         let planes = folder.join("planes");
         std::fs::create_dir(&planes).unwrap();
@@ -126,18 +126,44 @@ impl FleetPlanes {
             let server = format!("{}/{namespace}", ways.target.url());
             replica::write_plane(&self.world.identity().target, server, &planes, namespace);
         }
+        self.start_replica(&folder, ways, clock, vec![format!("--fleet=folder={}", planes.display())]).await
+    }
+
+    /// Starts a replica that finds the control planes of shoots in the control cluster, in Namespaces that a selector matches.
+    pub async fn launch_in_seed(&mut self, ways: ReplicaWays, selector: &str) -> FleetReplica {
+        let folder = self.folder_of_replica();
+        let source = vec!["--fleet=gardener".to_owned(), format!("--fleet-selector={selector}")];
+        self.start_replica(&folder, ways, None, source).await
+    }
+
+    fn folder_of_replica(&mut self) -> PathBuf {
+        let folder = self.world.folder().join(format!("replica-{}", self.replicas));
+        self.replicas += 1;
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    /// Starts a replica with the flags that name its control planes.
+    async fn start_replica(
+        &mut self,
+        folder: &Path,
+        ways: ReplicaWays,
+        clock: Option<ProcessClock>,
+        mut flags: Vec<String>,
+    ) -> FleetReplica {
         let kubeconfig = folder.join("control.kubeconfig");
         let account = self.accounts.issue(&kubeconfig, &ways.control.url()).await;
-        self.world.environment = clock.as_ref().map(ProcessClock::variables).unwrap_or_default();
-        let flags = [
-            format!("--fleet=folder={}", planes.display()),
+        flags.extend([
             format!("--fleet-name={}", self.name),
             format!("--fleet-namespace={SYSTEM}"),
             format!("--control-kubeconfig={}", kubeconfig.display()),
             format!("--simulated-cloud={}", ways.cloud.url),
-        ];
+        ]);
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let environment = self.world.environment.clone();
+        self.world.environment.extend(clock.iter().flat_map(ProcessClock::variables));
         let manager = self.world.launch_bare("run", &flags);
+        self.world.environment = environment;
         let (accounts, record) = (Arc::clone(&self.accounts), self.record.clone());
         FleetReplica { manager, ways, clock, account, kubeconfig, accounts, record }
     }
@@ -159,6 +185,15 @@ impl FleetPlanes {
 
     /// Merge-patches the pools of all control planes; returns their new generations.
     pub async fn change_pools(&self, change: impl Fn(&str) -> Value) -> BTreeMap<String, i64> {
+        self.change_pools_in(&self.namespaces, change).await
+    }
+
+    /// The same for some control planes.
+    pub async fn change_pools_in(
+        &self,
+        namespaces: &[String],
+        change: impl Fn(&str) -> Value,
+    ) -> BTreeMap<String, i64> {
         let patch = |namespace: &String| {
             let pools: Api<MachineDeployment> = Api::namespaced(self.world.client.clone(), namespace);
             let (namespace, patch) = (namespace.clone(), Patch::Merge(change(namespace)));
@@ -167,7 +202,23 @@ impl FleetPlanes {
                 Ok::<_, kube::Error>((namespace, changed.metadata.generation.unwrap_or_default()))
             }
         };
-        stream::iter(&self.namespaces).map(patch).buffer_unordered(AT_ONCE).try_collect().await.unwrap()
+        stream::iter(namespaces).map(patch).buffer_unordered(AT_ONCE).try_collect().await.unwrap()
+    }
+
+    /// Merge-patches the classes of all control planes.
+    pub async fn change_classes(&self, change: &Value) {
+        let patch = |namespace: &String| {
+            let classes: Api<MachineClass> = Api::namespaced(self.world.client.clone(), namespace);
+            let patch = Patch::Merge(change.clone());
+            async move {
+                for class in CLASSES {
+                    classes.patch(class, &PatchParams::default(), &patch).await?;
+                }
+                Ok::<_, kube::Error>(())
+            }
+        };
+        let patches = stream::iter(&self.namespaces).map(patch).buffer_unordered(AT_ONCE);
+        patches.try_collect::<Vec<()>>().await.unwrap();
     }
 
     /// The machines of all control planes.
@@ -245,7 +296,7 @@ async fn lay_out(client: &Client, namespace: &str, machines: u32) {
     bind_accounts(&mut binding);
     objects::apply(client, &binding).await;
     let mut pool = vec![objects::secret("pool"), objects::deployment(&pool_of(namespace), machines)];
-    for name in ["small", "large"] {
+    for name in CLASSES {
         let mut class = objects::class(name);
         class["providerSpec"]["nodeLabels"] = json!({PLANE: namespace});
         pool.push(class);

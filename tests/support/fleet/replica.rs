@@ -30,7 +30,8 @@ use crate::support::{
     world::Manager,
 };
 
-const SERVER: &str = "/clusters/0/cluster/server";
+/// The server in a kubeconfig.
+pub const SERVER: &str = "/clusters/0/cluster/server";
 
 /// A replica of a fleet. Its process may have ended, to be started again.
 pub struct FleetReplica {
@@ -99,13 +100,19 @@ pub struct ReplicaWays {
 
 impl ReplicaWays {
     pub(super) async fn open(server: &ControlPlane, cloud: &str) -> Self {
+        Self::with_target(server, target_door(server).await, cloud).await
+    }
+
+    /// The same with TLS to the targets, as kubeconfigs that are found in the control cluster require it.
+    pub async fn secured(server: &ControlPlane, cloud: &str) -> Self {
+        let rules = DoorRules { records: writes, rewrites: of_plane };
+        Self::with_target(server, Door::secured(server, rules).await, cloud).await
+    }
+
+    async fn with_target(server: &ControlPlane, target: Door, cloud: &str) -> Self {
         // The audit log has the writes to the control cluster.
         let control = DoorRules { records: |_| false, ..DoorRules::default() };
-        Self {
-            control: Door::with_rules(server, control).await,
-            target: target_door(server).await,
-            cloud: CloudGate::to(cloud).await,
-        }
+        Self { control: Door::with_rules(server, control).await, target, cloud: CloudGate::to(cloud).await }
     }
 
     /// Cuts the way to the control cluster: no request is passed on or answered.
@@ -122,6 +129,11 @@ impl ReplicaWays {
 /// A door to the targets of all control planes: the name of the namespace is the path of its target.
 pub async fn target_door(server: &ControlPlane) -> Door {
     Door::with_rules(server, DoorRules { records: writes, rewrites: of_plane }).await
+}
+
+/// The same with TLS, for other programs than replicas: it records nothing.
+pub async fn secured_target_door(server: &ControlPlane) -> Door {
+    Door::secured(server, DoorRules { records: |_| false, rewrites: of_plane }).await
 }
 
 /// Writes the kubeconfig of a control plane into a folder of `--fleet`: one that exists, with another server.
