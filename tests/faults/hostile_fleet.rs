@@ -150,8 +150,8 @@ impl PlaneFolder {
 }
 
 /// Waits until the process has cells for all of these control planes, or for none.
-async fn until_served(manager: &Manager, namespaces: &[String], are_served: bool) {
-    wait::until_within(CELLS_LIMIT, "the cells of hostile targets", async || {
+pub async fn until_served(manager: &Manager, namespaces: &[String], are_served: bool) {
+    wait::until_within(CELLS_LIMIT, "the cells of control planes to start or to end", async || {
         let (_, metrics) = manager.get("/metrics").await;
         let has_cell = |namespace: &String| metrics.contains(&format!("mcm_cell_ready{{cell=\"{namespace}\"}}"));
         namespaces.iter().all(|namespace| has_cell(namespace) == are_served).then_some(())

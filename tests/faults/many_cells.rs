@@ -169,7 +169,7 @@ async fn serve_without_end() -> std::net::SocketAddr {
 }
 
 /// The most memory that a process had at a time, in MiB.
-fn most_memory(process: u32) -> f64 {
+pub fn most_memory(process: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0

@@ -8,7 +8,7 @@ use std::{
 
 use futures::StreamExt;
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     runtime::{WatchStreamExt, watcher},
 };
 use mcm::api::machine::{Machine, MachineSet};
@@ -42,10 +42,17 @@ pub struct Miscounts {
 impl Miscounts {
     /// Of the sets of a deployment, from its beginning.
     pub fn of(deployment: &str, world: &World) -> Self {
+        Self::in_namespace(deployment, &world.client, &world.namespace)
+    }
+
+    /// The same in any namespace.
+    pub fn in_namespace(deployment: &str, client: &Client, namespace: &str) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
+        let sets: Api<MachineSet> = Api::namespaced(client.clone(), namespace);
+        let machines: Api<Machine> = Api::namespaced(client.clone(), namespace);
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow(deployment.to_owned(), Arc::clone(&seen), world.sets(), Seen::saw_set));
-        tasks.spawn(follow(deployment.to_owned(), Arc::clone(&seen), world.machines(), Seen::saw_machine));
+        tasks.spawn(follow(deployment.to_owned(), Arc::clone(&seen), sets, Seen::saw_set));
+        tasks.spawn(follow(deployment.to_owned(), Arc::clone(&seen), machines, Seen::saw_machine));
         Self { seen, _tasks: tasks }
     }
 

@@ -1,7 +1,7 @@
 //! The pools of many control planes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -9,7 +9,10 @@ use std::{
 use futures::StreamExt;
 use kube::{
     Api, Client, ResourceExt,
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
 };
 use mcm::api::machine::MachineDeployment;
 use tokio::{task::AbortHandle, time::sleep};
@@ -83,6 +86,12 @@ impl PoolWatch {
         }
     }
 
+    /// None of these namespaces has a pool.
+    pub fn are_gone(&self, namespaces: &[String]) -> bool {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        !namespaces.iter().any(|namespace| pools.contains_key(namespace))
+    }
+
     /// The pools whose owner has observed these generations, with the seconds that it took.
     fn observed(&self, wanted: &BTreeMap<String, i64>, since: Instant) -> BTreeMap<String, f64> {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +103,7 @@ impl PoolWatch {
     }
 
     /// The namespaces whose pools are not complete.
-    fn unsettled(&self, desired: &BTreeMap<String, DesiredPool>) -> Vec<String> {
+    pub fn unsettled(&self, desired: &BTreeMap<String, DesiredPool>) -> Vec<String> {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |(namespace, desired): &(&String, &DesiredPool)| {
             !pools.get(*namespace).is_some_and(|observed| observed.is_complete(desired))
@@ -126,15 +135,29 @@ impl ObservedPool {
 }
 
 async fn follow(api: Api<MachineDeployment>, pools: Arc<Mutex<BTreeMap<String, ObservedPool>>>) {
-    let mut events = watcher(api, watcher::Config::default()).default_backoff().applied_objects().boxed();
+    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {
-        let Ok(pool) = event else { continue };
-        let (namespace, mut observed_at) = (pool.namespace().unwrap_or_default(), Instant::now());
+        let Ok(event) = event else { continue };
         let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let observed = ObservedPool { pool, observed_at };
-        if let Some(before) = pools.get(&namespace).filter(|before| before.generation() == observed.generation()) {
-            observed_at = before.observed_at;
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(pool) => {
+                listed.extend(pool.namespace());
+                observe(&mut pools, pool);
+            }
+            Event::InitDone => pools.retain(|namespace, _| listed.contains(namespace)),
+            Event::Apply(pool) => observe(&mut pools, pool),
+            Event::Delete(pool) => drop(pools.remove(&pool.namespace().unwrap_or_default())),
         }
-        pools.insert(namespace, ObservedPool { observed_at, ..observed });
     }
+}
+
+fn observe(pools: &mut BTreeMap<String, ObservedPool>, pool: MachineDeployment) {
+    let (namespace, mut observed_at) = (pool.namespace().unwrap_or_default(), Instant::now());
+    let observed = ObservedPool { pool, observed_at };
+    if let Some(before) = pools.get(&namespace).filter(|before| before.generation() == observed.generation()) {
+        observed_at = before.observed_at;
+    }
+    pools.insert(namespace, ObservedPool { observed_at, ..observed });
 }

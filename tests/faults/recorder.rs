@@ -62,6 +62,8 @@ pub struct MachineStory {
 pub struct VmStory {
     /// Name of its Machine.
     pub machine: String,
+    /// Namespace of its Machine.
+    pub namespace: String,
     /// UID of its Machine; empty if it was created by hand.
     pub token: String,
     pub made: Instant,
@@ -132,7 +134,7 @@ impl Recorder {
 
     /// Waits until the journal has the number of VMs that the cloud counts, and the watch has delivered all deletions
     /// of Machines.
-    async fn caught_up(&self, world: &World) {
+    pub async fn caught_up(&self, world: &World) {
         let start = Instant::now();
         loop {
             let created = world.cloud.count("/created").await;
@@ -156,6 +158,11 @@ impl Recorder {
 }
 
 impl Seen {
+    /// The number of VMs created for Machines of a namespace.
+    pub fn made_in(&self, namespace: &str) -> usize {
+        self.vms.values().filter(|vm| vm.namespace == namespace && !vm.token.is_empty()).count()
+    }
+
     /// Machines for which more than one VM was created.
     fn doubled(&self) -> Vec<(&str, usize)> {
         let mut by_token = BTreeMap::<&str, usize>::new();
@@ -215,6 +222,7 @@ impl Seen {
             let text = |name: &str| vm[name].as_str().unwrap_or_default().to_owned();
             let story = self.vms.entry(id.to_owned()).or_insert_with(|| VmStory {
                 machine: text("machineName"),
+                namespace: text("namespace"),
                 token: text("token"),
                 made: now,
                 leaving: None,

@@ -272,7 +272,8 @@ fn how(is_killed: bool) -> impl fmt::Display {
     if is_killed { "killed" } else { "stopped" }
 }
 
-async fn stop(manager: &mut Manager, is_killed: bool) {
+/// Ends a program: at once, or as a kubelet does.
+pub async fn stop(manager: &mut Manager, is_killed: bool) {
     if is_killed {
         manager.program.kill();
     } else {
