@@ -9,12 +9,14 @@ SOAK_MINUTES ?= 30
 MINUTES ?= 30
 PLANES ?= 200
 MACHINES ?= 50
+GO_SHOOTS ?= 20
+MOVES ?= 5
 # Features beyond the default ones for tests, such as FEATURES=aws,gcp; FEATURES=all is every driver of a cloud.
 FEATURES ?=
 export CAPI CLOUD CLUSTER_API CONTROL_PLANE FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-flavours test-pages test-drivers test-reference test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans soak-fleet bench-hostile-targets seeds mutants check check-tools check-default check-features fmt crds proto-go bench memory faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-flavours test-pages test-drivers test-reference test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans soak-fleet bench-hostile-targets seed seeds mutants check check-tools check-default check-features fmt crds proto-go bench memory faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -91,6 +93,9 @@ soak-fleet: ## Let three replicas share PLANES=200 control planes of MACHINES=50
 
 bench-hostile-targets: ## Compare the time of new machines in PLANES=200 control planes with and without 50 dead, 10 slow and 1 flooding target
 	@hack/faults hostile_fleet planes=$(PLANES) dead=50 slow=10 flooding=1 $(HOSTILE)
+
+seed: ## Hibernate, melt, migrate and restore PLANES=200 shoots of a seed, of which Go programs serve GO_SHOOTS=20, and MOVES=5 of these move (SEED=1 repeats a run; needs Go)
+	@hack/faults seed planes=$(PLANES) go=$(GO_SHOOTS) moves=$(MOVES) $(if $(SEED),seed=$(SEED))
 
 seeds: ## Play COUNT=10000 seeds of the model from FIRST=1000000 on, with an optimized build (AREAS=in-place,volumes)
 	@hack/seeds --first $(FIRST) --areas "$(AREAS)" $(COUNT)

@@ -29,6 +29,7 @@ mod many_cells;
 mod orphans;
 mod rolling_while_scaling;
 mod secrets;
+mod seed;
 mod steady_state;
 mod stuck_drains;
 mod take_over;
