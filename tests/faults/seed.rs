@@ -556,7 +556,7 @@ impl<'a> SeedRun<'a> {
         self.run.none(&format!("{step}: shoots whose VMs are not those of before"), &others);
     }
 
-    /// Checks the VMs of all shoots, also of those that had no part in a step.
+    /// Checks the VMs of all shoots, with or without a part in a step.
     async fn check_vms(&self, step: &str) {
         let began = Instant::now();
         let mut odd = self.odd_shoots().await;

@@ -38,7 +38,7 @@ impl ShootLayout {
         Self { client: client.clone(), namespace: namespace.to_owned(), target: target.to_owned() }
     }
 
-    /// Sets labels of the namespace, and removes those that are null.
+    /// Sets labels of the namespace. Null removes a label.
     pub async fn label(&self, labels: Value) {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));

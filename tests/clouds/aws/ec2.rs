@@ -92,7 +92,7 @@ impl Ec2 {
         self.run_instance(image, &[("Name", name), (cluster.as_str(), "1")]).await;
     }
 
-    /// Runs an instance with these tags, without those that have no value.
+    /// Runs an instance with the tags that have a value.
     async fn run_instance(&self, image: &str, tags: &[(&str, &str)]) {
         let tags = tags.iter().filter(|(_, value)| !value.is_empty());
         let tags: Vec<(String, String)> = (1..)
