@@ -27,7 +27,8 @@ use crate::support::{
     world::Manager,
 };
 
-const NAMESPACES: usize = 20;
+/// So many that the random names of three replicas leave none of them without a share.
+const NAMESPACES: usize = 27;
 const MACHINES: u32 = 2;
 /// Rollouts in all namespaces, beside other tests.
 const ROLLOUTS: Duration = Duration::from_secs(400);
@@ -36,7 +37,7 @@ const ROLLOUTS: Duration = Duration::from_secs(400);
 const SUCCESSION: Duration = Duration::from_secs(60);
 /// The time in which writes of Leases are counted.
 const COUNTED: Duration = Duration::from_secs(20);
-/// Three members write every 5 s, and 40 claims every 300 s.
+/// Three members write every 5 s, and 54 claims every 300 s.
 const MOST_WRITES: f64 = 1.5;
 const EXPELLED: &str = "have expelled this process";
 

@@ -315,6 +315,7 @@ async fn join(
         fleet: FleetName { namespace, name: name.clone() },
         clock: Arc::new(host.shared.metrics.requests().clock(&clusters.control.config.cluster_url)),
         wall: Arc::new(SystemClock),
+        entropy: Arc::new(rand::random),
     };
     Ok(FleetMembership::join(config, host.readiness.expect("membership in the fleet"), stop).await)
 }

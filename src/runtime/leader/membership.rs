@@ -49,6 +49,8 @@ pub struct MembershipConfig {
     pub clock: Arc<dyn TimeSource>,
     /// The wall clock, which bounds a membership as well.
     pub wall: Arc<dyn TimeSource>,
+    /// Random numbers for the names of the process and of its Lease. They decide which namespaces it serves.
+    pub entropy: Arc<dyn Fn() -> u128 + Send + Sync>,
 }
 
 /// This process is a member of its fleet. When dropped, its Lease is no longer renewed, and others expel it.
@@ -95,7 +97,7 @@ async fn enter(
     readiness: ReadinessPart,
     stop: &CancellationToken,
 ) -> Option<FleetMembership> {
-    let process = rand::random();
+    let process = (config.entropy)();
     let mut complaint = None;
     let (member, lease) = loop {
         match stop.run_until_cancelled(FleetMember::join(&config, process)).await? {
@@ -155,7 +157,8 @@ async fn keep(member: FleetMember, mut lease: Lease, leave: CancellationToken) {
 impl FleetMember {
     /// Takes a Lease that a member left, or creates one.
     async fn join(config: &MembershipConfig, process: u128) -> Result<(Self, Lease), LeaseCallError> {
-        let fresh = config.fleet.lease_name(rand::random());
+        let [a, b, c, d, ..] = (config.entropy)().to_le_bytes();
+        let fresh = config.fleet.lease_name(u32::from_le_bytes([a, b, c, d]));
         let leases = Self::with_lease(config, &fresh, process).list().await?;
         let is_own = |lease: &&Lease| holder_of(lease).ends_with(&format!("_{process:032x}"));
         // It can be ours if the response to our write was lost.
