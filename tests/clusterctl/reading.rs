@@ -74,7 +74,8 @@ fn resource_in(served: &Discovery, kind: &str) -> Option<(ApiResource, Scope)> {
     let groups = served.groups_alphabetical().into_iter();
     let mut groups = groups.filter(|group| of_group.is_empty() || group.name() == of_group);
     groups.find_map(|group| {
-        let all = group.recommended_resources().into_iter();
+        // Of a group with several providers, the preferred version lacks the kinds of some.
+        let all = group.recommended_resources().into_iter().chain(group.resources_by_stability());
         let mut all = all.filter(|(resource, _)| resource.plural == name || resource.kind.to_lowercase() == name);
         all.next().map(|(resource, capabilities)| (resource, capabilities.scope))
     })
