@@ -104,7 +104,8 @@ impl ClusterLife {
             };
             images.insert(version, image);
         }
-        let name = format!("life-{}", flavour.replace("topology", "class"));
+        // No name is the beginning of another one: they show whose Nodes are whose.
+        let name = format!("{}-life", flavour.replace("topology", "class"));
         let scene = match has_manager(flavour) {
             true => Scene::with_separate_workload(world, &name).await,
             false => Scene::with_authority(world, &name).await,
