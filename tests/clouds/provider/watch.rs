@@ -20,7 +20,7 @@ const LATEST: Duration = Duration::from_secs(24 + 3 + 48);
 /// Periods in which lists are counted.
 const PERIODS: u32 = 3;
 /// The usual period is five minutes, and each may have one list. A busy machine spreads the checks of a period.
-const LISTS_OF_A_PERIOD: u64 = 8;
+const LISTS_OF_A_PERIOD: u64 = 5;
 /// Machines in the account.
 const MACHINES: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(480);
