@@ -104,7 +104,7 @@ impl ClusterLife {
             };
             images.insert(version, image);
         }
-        // No name is the beginning of another one: they show whose Nodes are whose.
+        // Static pods go by the prefix of a Node, so no cluster has a name that begins that of another.
         let name = format!("{}-life", flavour.replace("topology", "class"));
         let scene = match has_manager(flavour) {
             true => Scene::with_separate_workload(world, &name).await,
