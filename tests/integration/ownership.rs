@@ -89,9 +89,12 @@ fn machines_and_sets_may_have_different_owners() {
         act(2.0, "a", ActPlace::Cloud),
         act(2.0, "a", ActPlace::Control),
         act(2.0, "b", ActPlace::Control),
+        // The taint of a rollout.
+        act(2.0, "b", ActPlace::Target),
         act(2.0, "b", ActPlace::Cloud),
+        FleetAct { request: "DELETE /".to_owned(), ..act(2.0, "b", ActPlace::Target) },
     ];
-    assert_eq!(judged(record, &acts).strangers, [acts[3].clone()]);
+    assert_eq!(judged(record, &acts).strangers, acts[4..]);
 }
 
 #[test]

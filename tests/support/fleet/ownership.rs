@@ -143,12 +143,15 @@ impl OwnershipRecord {
         claims.flat_map(|holds| holds.windows(2)).filter_map(gap).collect()
     }
 
-    /// Writes for machines need the Lease for machines. A write to the control cluster may be of either role.
+    /// Writes for machines need the Lease for machines. A write to the control cluster may be of either role, and so may a patch of a
+    /// Node: a rollout taints the Nodes of the old sets.
     fn may(&self, act: &FleetAct) -> bool {
-        let claims: &[&str] = match act.place {
-            ActPlace::Control => &CLAIMS,
-            ActPlace::Target | ActPlace::Cloud => &[MACHINES],
+        let is_of_either = match act.place {
+            ActPlace::Control => true,
+            ActPlace::Target => act.request.starts_with("PATCH "),
+            ActPlace::Cloud => false,
         };
+        let claims: &[&str] = if is_of_either { &CLAIMS } else { &[MACHINES] };
         let is_then = |hold: &LeaseHold| {
             hold.replica == act.replica && hold.from <= act.at && hold.until.is_none_or(|until| act.at <= until)
         };
