@@ -140,7 +140,8 @@ impl CellRegistry {
         self.identities.lock().iter().cloned().collect()
     }
 
-    pub(crate) fn add<C: CellOverview + 'static>(&self, cell: &Arc<C>) {
+    /// Adds a cell that runs, until it is dropped.
+    pub fn add<C: CellOverview + 'static>(&self, cell: &Arc<C>) {
         let cell: Weak<C> = Arc::downgrade(cell);
         self.cells.lock().push(cell);
     }

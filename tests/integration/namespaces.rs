@@ -203,6 +203,10 @@ async fn a_namespace_is_parked_by_its_deployment_and_another_goes_on() {
             (parkings > usize::from(off.is_none())).then_some(())
         })
         .await;
+        let (_, metrics) = manager.get("/metrics").await;
+        for line in [r#"mcm_cell_parked{cell="parked"} 1"#, r#"mcm_cell_parked{cell="other"} 0"#] {
+            assert!(metrics.lines().any(|one| one == line), "{line} is missing in\n{metrics}");
+        }
         let (class, next) = if off.is_some() { ("small", "large") } else { ("large", "small") };
         let before = state(&parked).await;
         parked.roll(next).await;

@@ -30,6 +30,11 @@ const OWNED: MetricDesc<1> = MetricDesc::gauge(
     "1 if this process or another program is responsible for the machines of a cell, or it is parked, 0 otherwise.",
     ["cell"],
 );
+const PARKED: MetricDesc<1> = MetricDesc::gauge(
+    "mcm_cell_parked",
+    "1 if a cell does nothing because the Deployment of its namespace has no replicas or does not exist, 0 otherwise.",
+    ["cell"],
+);
 const TARGET_UP: MetricDesc<2> = MetricDesc::gauge(
     "mcm_target_up",
     "1 if the Nodes of the target cluster of a cell are known, 0 otherwise. Parked cells have none.",
@@ -113,12 +118,14 @@ impl MetricCollector for CellMetrics {
             let stopped = if parts.contains(&found_part(cell)) { CellState::Unusable } else { CellState::Waiting };
             let state = report.map_or(stopped, |report| report.state);
             *states.entry(state).or_default() += 1;
+            let is_parked = state == CellState::Parked;
             out.sample(&OWNED, [cell], f64::from(u8::from(state.is_owned())));
+            out.sample(&PARKED, [cell], f64::from(u8::from(is_parked)));
             // A cell without a connection has a target that nothing is known of.
             let unknown = [(TargetId::only().to_string(), false)];
             let targets = report.map_or(&unknown[..], |report| report.targets.as_slice());
             // The target of a parked cell may be shut down on purpose.
-            for (target, is_up) in targets.iter().filter(|_| state != CellState::Parked) {
+            for (target, is_up) in targets.iter().filter(|_| !is_parked) {
                 out.sample(&TARGET_UP, [cell, target], f64::from(u8::from(*is_up)));
             }
             let (part, cluster) = (format!("cell {cell}: "), format!("{cell}/"));
@@ -158,11 +165,16 @@ impl MetricCollector for ReplicaMetrics {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use tokio::time::Instant;
 
     use super::*;
+    use mcm_rules::plan::WaitKind;
     use mcm_runtime::{
+        cache::Key,
+        cells::{CellOverview, RoleStanding},
         clock::SystemClock,
+        explain::ObjectExplanation,
         members::{FleetName, observed::MemberRecord},
         metrics::MetricsRegistry,
     };
@@ -212,6 +224,60 @@ mod tests {
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is missing in\n{text}");
         }
+    }
+
+    /// A cell whose Deployment has no replicas.
+    struct ParkedCell {
+        name: String,
+    }
+
+    impl CellOverview for ParkedCell {
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn roles(&self) -> Vec<RoleStanding> {
+            Vec::new()
+        }
+
+        fn is_parked(&self) -> bool {
+            true
+        }
+
+        fn targets(&self) -> Vec<(String, bool)> {
+            vec![(TargetId::only().to_string(), false)]
+        }
+
+        fn explain(&self, _: &str, _: &Key) -> Option<ObjectExplanation> {
+            None
+        }
+
+        fn waiters(&self, _: Option<&str>) -> Vec<ObjectExplanation> {
+            Vec::new()
+        }
+
+        fn each_wait(&self, _: &mut dyn FnMut(&'static str, WaitKind, SignedDuration)) {}
+    }
+
+    #[test]
+    fn a_parked_cell_that_waits_for_its_target_is_marked_for_the_alerts() {
+        let (readiness, metrics) = (ProcessReadiness::of_cells(), MetricsRegistry::new());
+        let (running, parked) = (Arc::new(CellRegistry::default()), Arc::new(ParkedCell { name: "a".to_owned() }));
+        running.add(&parked);
+        let census = CellMetrics::new(&readiness, &Arc::default(), &running);
+        metrics.attach(&census);
+        census.started("a").missing("the Nodes are not read yet");
+        census.started("b").ready();
+        let text = metrics.render();
+        for line in [
+            r#"mcm_cell_ready{cell="a"} 0"#,
+            r#"mcm_cell_owned{cell="a"} 1"#,
+            r#"mcm_cell_parked{cell="a"} 1"#,
+            r#"mcm_cell_parked{cell="b"} 0"#,
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is missing in\n{text}");
+        }
+        assert!(!text.contains(r#"mcm_target_up{cell="a""#), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
