@@ -5,6 +5,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
+    meter,
     run::Run,
     stage::Stage,
     support::{clock::ProcessClock, control_plane::ControlPlane},
@@ -41,6 +42,7 @@ async fn nothing_is_deleted_when_the_clock_jumps_an_hour() {
             clock.set(offset);
             // Not a wait for a state: it is watched that nothing happens in a time.
             sleep(settle).await;
+            meter::check_clock(&stage.run, &manager, offset).await;
             stage.settled(count, "small").await;
         }
         stage.world.scene.forget_rules();

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
+    meter,
     pools::{DesiredPool, PoolWatch},
     recorder::Recorder,
     run::{Bound, Run, number, percentile},
@@ -293,15 +294,9 @@ impl<'a> FleetSoak<'a> {
         pool.class = if pool.class == "small" { "large" } else { "small" };
     }
 
-    /// The process has the clock that it was given: with a program without shared libraries it would not.
     async fn check_clock(&self, slot: usize) {
         let Some(replica) = self.fit.get(&slot) else { return };
-        let (_, metrics) = replica.manager.get("/metrics").await;
-        let skews = metrics.lines().filter_map(|line| line.strip_prefix("mcm_clock_skew_seconds{")?.rsplit_once(' '));
-        let offset = self.offsets[&slot] as f64;
-        let errors = skews.filter_map(|(_, skew)| Some((skew.parse::<f64>().ok()? + offset).abs()));
-        let error = errors.fold(f64::INFINITY, f64::min);
-        self.run.check("clock: error of the shown skew", error, "s", Bound::AtMost(60.0));
+        meter::check_clock(self.run, &replica.manager, self.offsets[&slot]).await;
     }
 
     /// Starts processes again that ended without a fault, as a kubelet would.

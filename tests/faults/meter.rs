@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fs};
 
 use kube::Client;
 
-use crate::support::world::Manager;
+use crate::{
+    run::{Bound, Run},
+    support::world::Manager,
+};
 
 /// Kinds that a manager writes.
 const KINDS: [&str; 7] =
@@ -43,6 +46,15 @@ pub async fn writes(client: &Client) -> BTreeMap<String, f64> {
 pub fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let more = after.iter().map(|(name, value)| (name.clone(), value - before.get(name).copied().unwrap_or_default()));
     more.filter(|(_, value)| *value > 0.0).collect()
+}
+
+/// Checks that the clock of a manager is so many seconds from ours. That of a program without shared libraries never is.
+pub async fn check_clock(run: &Run, manager: &Manager, offset: i64) {
+    let (_, metrics) = manager.get("/metrics").await;
+    let skews = metrics.lines().filter_map(|line| line.strip_prefix("mcm_clock_skew_seconds{")?.rsplit_once(' '));
+    let errors = skews.filter_map(|(_, skew)| Some((skew.parse::<f64>().ok()? + offset as f64).abs()));
+    let error = errors.fold(f64::INFINITY, f64::min);
+    run.check("clock: error of the shown skew", error, "s", Bound::AtMost(60.0));
 }
 
 /// The sum of a family of a manager's metrics, of those samples that have a text in their labels.
