@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Action, Memory, NodeMarkChange, NodePolicy, ObservedNode, Snapshot};
+use super::{Action, Memory, NodePolicy, ObservedNode, Snapshot};
 use crate::{
     api_servers::ApiServers,
     machine::{HeldPermit, ReplacementPermits, look_at_permit, take_permit},
@@ -73,11 +73,7 @@ impl NodeReconciler {
                 let target = self.targets.get(&turn.key.target);
                 let (Some(target), ObservedNode::Present(node)) = (target, &snapshot.subject) else { return Ok(()) };
                 turn.patch(&target.nodes, &node.metadata, &patch).await?;
-                turn.remember(|memory| match mark {
-                    NodeMarkChange::Put | NodeMarkChange::Renew => memory.mark_put(now),
-                    NodeMarkChange::Remove => memory.mark_removed(now),
-                    NodeMarkChange::Leave => {}
-                });
+                turn.remember(|memory| memory.mark_changed(mark, now));
             }
             Action::RememberMark => turn.remember(|memory| memory.mark_put(now)),
             Action::GetNode => turn.session.exists = Some(self.exists(turn.key).await),

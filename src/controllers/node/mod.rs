@@ -190,6 +190,15 @@ impl Memory {
         Self { gone, former_machine, uid: uid.map(str::to_owned), ..Self::default() }
     }
 
+    /// A patch that changed the mark in this way was stored.
+    pub(crate) fn mark_changed(&mut self, change: NodeMarkChange, now: Timestamp) {
+        match change {
+            NodeMarkChange::Put | NodeMarkChange::Renew => self.mark_put(now),
+            NodeMarkChange::Remove => self.mark_removed(now),
+            NodeMarkChange::Leave => {}
+        }
+    }
+
     pub(crate) fn mark_put(&mut self, now: Timestamp) {
         self.marked_at = Some(now);
     }

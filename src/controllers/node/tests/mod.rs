@@ -286,7 +286,7 @@ fn a_finalizer_that_the_owner_adds_again_is_removed_once_per_creation_timeout() 
         for step in plan(&snapshot, &POLICY).steps {
             let Action::PatchNode { mark, .. } = step.action else { panic!("{:?}", step.action) };
             assert_eq!(mark, NodeMarkChange::Renew);
-            memory.mark_put(now);
+            memory.mark_changed(mark, now);
             times.push(second);
         }
     }
