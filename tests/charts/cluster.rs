@@ -46,9 +46,22 @@ pub fn play(test: impl AsyncFnOnce(&'static Cluster)) {
     });
 }
 
-/// Runs a test on a cluster without CRDs.
+/// Runs a test on a cluster without CRDs, which ends with it.
 pub fn play_apart(test: impl AsyncFnOnce(&'static Cluster)) {
-    run(async || test(Box::leak(Box::new(Cluster::start().await))).await);
+    run(async || {
+        let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start().await));
+        let _end = ClusterEnd(cluster);
+        test(cluster).await;
+    });
+}
+
+/// Takes the cluster of one test down, also if the test fails. Its logs are read later.
+struct ClusterEnd(&'static Cluster);
+
+impl Drop for ClusterEnd {
+    fn drop(&mut self) {
+        self.0.control.take_down();
+    }
 }
 
 fn run(test: impl AsyncFnOnce()) {

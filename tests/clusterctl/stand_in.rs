@@ -87,7 +87,8 @@ fn assert_is_linked(scene: &Scene) {
 #[test]
 fn machines_are_served_without_core_and_run_on_when_it_arrives() {
     play(async |world: &'static World| {
-        let world = world.bare_beside().await;
+        let beside = world.bare_beside().await;
+        let world = beside.0;
         world.start_stand_in().await;
         let unasked = scene(world, "unasked", 1, false).await;
         let scene = scene(world, "served", MACHINES, true).await;
@@ -111,7 +112,8 @@ fn machines_are_served_without_core_and_run_on_when_it_arrives() {
 #[test]
 fn a_deployment_is_deleted_with_everything_that_was_made_for_it() {
     play(async |world: &'static World| {
-        let world = world.bare_beside().await;
+        let beside = world.bare_beside().await;
+        let world = beside.0;
         world.start_stand_in().await;
         let scene = scene(world, "ended", 2, true).await;
         scene.kubectl(&["delete", &deployment(&scene), "--timeout=120s"]);
@@ -134,7 +136,8 @@ fn a_deployment_is_deleted_with_everything_that_was_made_for_it() {
 #[test]
 fn machines_can_be_handed_over_to_core() {
     play(async |world: &'static World| {
-        let world = world.bare_beside().await;
+        let beside = world.bare_beside().await;
+        let world = beside.0;
         world.start_stand_in().await;
         let scene = Scene::new(world, "handed").await;
         world.kubectl(&["label", "namespace", &scene.namespace, "machine.mcm/stand-in=enabled"]);

@@ -4,7 +4,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -41,7 +41,7 @@ pub const ENDPOINTS: &str = "--allowed-cloud-endpoints=http://127.0.0.1";
 /// All tests share one: connections belong to a runtime.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// Files of all worlds, which are never dropped.
+/// Files of all worlds.
 static FOLDER: LazyLock<guard::Folder> = LazyLock::new(|| guard::Folder::new("mcm-clusterctl-"));
 const AUDIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clusterctl/audit.yaml");
 
@@ -79,6 +79,21 @@ impl Drop for ShownIfFailed {
             logs::of(FOLDER.path()).iter().filter(is_ours).for_each(|log| logs::print_tail(log));
         }
     }
+}
+
+/// The world of one test. Its programs and its management cluster end when this is dropped, also if the test fails. Its logs are
+/// read later.
+pub struct WorldBeside(pub &'static World);
+
+impl Drop for WorldBeside {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// The content, also after a failure of the thread that had it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub struct World {
@@ -145,8 +160,17 @@ impl World {
     }
 
     /// A management cluster in which nothing is installed, for machines of the same cloud and the same workload cluster.
-    pub async fn bare_beside(&self) -> &'static Self {
-        Box::leak(Box::new(Self::bare(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await))
+    pub async fn bare_beside(&self) -> WorldBeside {
+        let world = Self::bare(Arc::clone(&self.workload), Arc::clone(&self.cloud), folder()).await;
+        WorldBeside(Box::leak(Box::new(world)))
+    }
+
+    /// Ends the programs, and then the management cluster.
+    fn end(&self) {
+        locked(&self.natives).clear();
+        drop(locked(&self.provider).take());
+        locked(&self.running).clear();
+        self.management.take_down();
     }
 
     async fn bare(workload: Arc<ControlPlane>, cloud: Arc<Cloud>, folder: PathBuf) -> Self {

@@ -7,6 +7,7 @@ use std::{
     env,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Context, ensure};
@@ -35,7 +36,7 @@ pub struct ControlPlane {
     kubeconfig: PathBuf,
     config: Config,
     /// The control plane lives as long as this process holds the pipe to its guard.
-    _guard: Option<Guard>,
+    guard: Mutex<Option<Guard>>,
 }
 
 impl ControlPlane {
@@ -105,6 +106,11 @@ impl ControlPlane {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let (kubeconfig, guard) = tokio::task::spawn_blocking(move || up(&flags)).await??;
         Self::reach(kubeconfig, Some(guard)).await
+    }
+
+    /// Takes it down, where it is never dropped. Only for a control plane of one test, at its end.
+    pub fn take_down(&self) {
+        drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Installs our CRDs.
@@ -187,7 +193,7 @@ impl ControlPlane {
     async fn reach(kubeconfig: PathBuf, guard: Option<Guard>) -> anyhow::Result<Self> {
         let credentials = Kubeconfig::read_from(&kubeconfig)?;
         let config = Config::from_custom_kubeconfig(credentials, &KubeConfigOptions::default()).await?;
-        Ok(Self { kubeconfig, config, _guard: guard })
+        Ok(Self { kubeconfig, config, guard: Mutex::new(guard) })
     }
 }
 

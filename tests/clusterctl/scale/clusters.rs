@@ -85,7 +85,8 @@ struct Manager {
 fn many_clusters_roll_while_the_api_server_of_one_is_away() {
     play(async |shared: &'static World| {
         let (clusters, machines) = (count("clusters", 20, 3), count("machines", 10, 2));
-        let world = shared.bare_beside().await;
+        let beside = shared.bare_beside().await;
+        let world = beside.0;
         world.install_core(&["--infrastructure", &format!("mcm:{VERSION}")]).await;
         let mut manager = Manager::start(world).await;
         let empty = manager.memory();
