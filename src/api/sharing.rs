@@ -3,7 +3,7 @@
 use std::{
     borrow::{Borrow, Cow},
     collections::BTreeMap,
-    fmt,
+    fmt, mem,
     ops::{Deref, DerefMut},
     sync::Arc,
 };
@@ -170,8 +170,7 @@ pub struct TextMap(Box<[(SharedText, SharedText)]>);
 impl TextMap {
     /// The text with a key.
     pub fn get(&self, key: &str) -> Option<&SharedText> {
-        let place = self.0.binary_search_by(|(known, _)| known.as_str().cmp(key)).ok()?;
-        self.0.get(place).map(|(_, text)| text)
+        self.0.get(self.place(key).ok()?).map(|(_, text)| text)
     }
 
     /// There is a text with this key.
@@ -184,15 +183,73 @@ impl TextMap {
         self.0.is_empty()
     }
 
+    /// All keys with their texts, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&SharedText, &SharedText)> {
+        self.0.iter().map(|(key, text)| (key, text))
+    }
+
+    /// All keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &SharedText> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// Sets the text of a key. Returns the text that it had before.
+    pub fn insert(&mut self, key: impl Into<SharedText>, text: impl Into<SharedText>) -> Option<SharedText> {
+        let (key, text) = (key.into(), text.into());
+        match self.place(&key) {
+            Ok(place) => self.0.get_mut(place).map(|(_, known)| mem::replace(known, text)),
+            Err(place) => {
+                let mut entries = mem::take(&mut self.0).into_vec();
+                entries.insert(place, (key, text));
+                self.0 = entries.into_boxed_slice();
+                None
+            }
+        }
+    }
+
+    /// Removes a key. Returns the text that it had.
+    pub fn remove(&mut self, key: &str) -> Option<SharedText> {
+        let place = self.place(key).ok()?;
+        let mut entries = mem::take(&mut self.0).into_vec();
+        let (_, text) = entries.remove(place);
+        self.0 = entries.into_boxed_slice();
+        Some(text)
+    }
+
     /// All keys and texts, so that equal ones can be shared.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut SharedText> {
         self.0.iter_mut().flat_map(|(key, text)| [key, text])
+    }
+
+    /// The place of a key. The error is the place at which it belongs.
+    fn place(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.as_str().cmp(key))
+    }
+}
+
+impl<K: Into<SharedText>, T: Into<SharedText>> FromIterator<(K, T)> for TextMap {
+    fn from_iter<I: IntoIterator<Item = (K, T)>>(entries: I) -> Self {
+        let map: BTreeMap<SharedText, SharedText> =
+            entries.into_iter().map(|(key, text)| (key.into(), text.into())).collect();
+        Self(map.into_iter().collect())
+    }
+}
+
+impl From<BTreeMap<String, String>> for TextMap {
+    fn from(map: BTreeMap<String, String>) -> Self {
+        Self(map.into_iter().map(|(key, text)| (key.into(), text.into())).collect())
+    }
+}
+
+impl From<&TextMap> for BTreeMap<String, String> {
+    fn from(map: &TextMap) -> Self {
+        map.iter().map(|(key, text)| (key.to_string(), text.to_string())).collect()
     }
 }
 
 impl Serialize for TextMap {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, text)| (key, text)))
+        serializer.collect_map(self.iter())
     }
 }
 
@@ -239,5 +296,19 @@ mod tests {
         let mut copy = map.clone();
         copy.texts_mut().for_each(|text| *text = text.to_uppercase().into());
         assert_eq!((json!(copy), copy == map), (json!({"A": "1", "B": "2"}), false));
+    }
+
+    #[test]
+    fn a_map_of_texts_is_changed_like_a_tree() {
+        let tree = BTreeMap::from(["b", "d", "a"].map(|key| (key.to_owned(), key.to_uppercase())));
+        let mut map = TextMap::from(tree.clone());
+        assert_eq!(map, tree.into_iter().rev().collect::<TextMap>());
+        let inserted = [("c", "C"), ("b", "2"), ("b", "3")].map(|(key, text)| map.insert(key, text));
+        assert_eq!(inserted, [None, Some("B".into()), Some("2".into())]);
+        assert_eq!((map.remove("a"), map.remove("a")), (Some("A".into()), None));
+        assert_eq!(map.keys().collect::<Vec<_>>(), ["b", "c", "d"]);
+        assert_eq!(json!(map), json!({"b": "3", "c": "C", "d": "D"}));
+        assert_eq!(TextMap::from(BTreeMap::<String, String>::from(&map)), map);
+        assert_eq!(TextMap::from_iter([("a", "1"), ("a", "2")]).get("a").unwrap(), "2");
     }
 }
