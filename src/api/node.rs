@@ -1,6 +1,10 @@
 //! A core/v1 Node reduced to the fields that plans read, to save memory.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    ops::{Deref, DerefMut},
+    sync::LazyLock,
+};
 
 use k8s_openapi::{
     api::core::v1::{self, Taint},
@@ -20,13 +24,87 @@ use super::{
 #[resource(inherit = k8s_openapi::api::core::v1::Node)]
 pub struct Node {
     /// Standard object metadata.
-    pub metadata: ObjectMeta,
+    pub metadata: NodeMetadata,
     /// Taints and cordon.
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: NodeSpec,
     /// Conditions, capacity and volumes.
     #[serde(default, deserialize_with = "null_as_default")]
     pub status: NodeStatus,
+}
+
+/// The labels or annotations of a Node without any.
+static NO_TEXTS: LazyLock<TextMap> = LazyLock::new(TextMap::default);
+
+/// In place of the methods of `ResourceExt`, which find nothing.
+impl Node {
+    /// Its labels.
+    pub fn labels(&self) -> &TextMap {
+        self.metadata.labels.as_ref().unwrap_or(&NO_TEXTS)
+    }
+
+    /// Its labels, to be changed.
+    pub fn labels_mut(&mut self) -> &mut TextMap {
+        self.metadata.labels.get_or_insert_default()
+    }
+
+    /// Its annotations.
+    pub fn annotations(&self) -> &TextMap {
+        self.metadata.annotations.as_ref().unwrap_or(&NO_TEXTS)
+    }
+
+    /// Its annotations, to be changed.
+    pub fn annotations_mut(&mut self) -> &mut TextMap {
+        self.metadata.annotations.get_or_insert_default()
+    }
+}
+
+/// Metadata of a Node, written and read like [`ObjectMeta`]. Thousands of Nodes have the same labels and annotations, whose texts
+/// their caches share. A function of an [`ObjectMeta`] finds neither.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "ObjectMeta", into = "ObjectMeta")]
+pub struct NodeMetadata {
+    /// Labels.
+    pub labels: Option<TextMap>,
+    /// Annotations.
+    pub annotations: Option<TextMap>,
+    /// All other fields.
+    rest: ObjectMeta,
+}
+
+impl NodeMetadata {
+    /// All texts of labels and annotations, so that equal ones can be shared.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut SharedText> {
+        self.labels.iter_mut().chain(&mut self.annotations).flat_map(TextMap::texts_mut)
+    }
+}
+
+impl Deref for NodeMetadata {
+    type Target = ObjectMeta;
+
+    fn deref(&self) -> &ObjectMeta {
+        &self.rest
+    }
+}
+
+impl DerefMut for NodeMetadata {
+    fn deref_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.rest
+    }
+}
+
+impl From<ObjectMeta> for NodeMetadata {
+    fn from(mut rest: ObjectMeta) -> Self {
+        let (labels, annotations) = (rest.labels.take(), rest.annotations.take());
+        Self { labels: labels.map(TextMap::from), annotations: annotations.map(TextMap::from), rest }
+    }
+}
+
+impl From<NodeMetadata> for ObjectMeta {
+    fn from(meta: NodeMetadata) -> Self {
+        let NodeMetadata { labels, annotations, rest } = meta;
+        Self { labels: labels.as_ref().map(Into::into), annotations: annotations.as_ref().map(Into::into), ..rest }
+    }
 }
 
 /// Taints and cordon of a Node.
@@ -107,4 +185,53 @@ pub struct AttachedVolume {
     /// Its name, which contains the ID of the volume at its provider.
     #[serde(default, deserialize_with = "null_as_default")]
     pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::ResourceExt;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::decode;
+
+    #[rstest]
+    #[case::with_both(json!({
+        "name": "n", "labels": { "b": "2", "a": "" }, "annotations": { "c": "3" }, "uid": "u", "finalizers": ["f"],
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }))]
+    #[case::with_empty_ones(json!({ "labels": {}, "annotations": {}, "ownerReferences": [] }))]
+    #[case::with_neither(json!({ "name": "n" }))]
+    #[case::with_nulls(json!({ "name": "n", "labels": null, "annotations": null }))]
+    fn metadata_are_written_like_those_of_other_objects(#[case] metadata: Value) {
+        let plain: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
+        let node: Node = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        assert_eq!(serde_json::to_string(&node.metadata).unwrap(), serde_json::to_string(&plain).unwrap());
+    }
+
+    #[rstest]
+    #[case::a_label(json!({ "metadata": { "labels": { "a": 7 } } }), "metadata.labels.a: invalid type: integer `7`")]
+    #[case::annotations(json!({ "metadata": { "annotations": [] } }), "metadata.annotations: invalid type: sequence")]
+    #[case::a_date(json!({ "metadata": { "deletionTimestamp": "now" } }), "metadata.deletionTimestamp: ")]
+    #[case::none(json!({}), "missing field `metadata`")]
+    fn metadata_that_cannot_be_decoded_are_named(#[case] node: Value, #[case] expected: &str) {
+        let error = decode::json::<Node>(&node.to_string()).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn labels_and_annotations_are_found_and_changed() {
+        let mut node = Node::default();
+        node.metadata.name = Some("n".to_owned());
+        assert!(node.labels().is_empty() && node.annotations().is_empty());
+        node.labels_mut().insert("a", "1");
+        node.annotations_mut().insert("b", "2");
+        assert_eq!(node.labels().get("a").unwrap(), "1");
+        assert_eq!(node.annotations().get("b").unwrap(), "2");
+        let written = json!({ "name": node.name_any(), "labels": { "a": "1" }, "annotations": { "b": "2" } });
+        assert_eq!(json!(node.metadata), written);
+        node.metadata.texts_mut().for_each(|text| *text = text.repeat(2).into());
+        assert_eq!(json!(node)["metadata"]["labels"], json!({ "aa": "11" }));
+    }
 }

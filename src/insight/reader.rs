@@ -214,7 +214,7 @@ fn listed(namespace: &str, now: Timestamp, (deployments, sets, machines, classes
 
 /// The zones of the Nodes that have one.
 fn zones(cell: &ReadOnly) -> ByName<String> {
-    let zone = |node: &Arc<Node>| Some((node.name_any(), node.labels().get(labels::ZONE)?.clone()));
+    let zone = |node: &Arc<Node>| Some((node.name_any(), node.labels().get(labels::ZONE)?.to_string()));
     cell.nodes().iter().flatten().filter_map(zone).collect()
 }
 

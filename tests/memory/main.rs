@@ -21,7 +21,7 @@ const MANY: usize = 21_000;
 /// Machines of a namespace and of a class.
 const OF_CLASS: usize = 50;
 /// Bytes of a Machine with its Node in the caches, at most. The number only falls.
-const MOST_BYTES: u64 = 16 << 10;
+const MOST_BYTES: u64 = 12 << 10;
 /// Peak of a list of objects that are stored, as a multiple of the memory before it.
 const MOST_PEAK: f64 = 1.15;
 /// Lives of machines, after which the memory is compared.
@@ -227,7 +227,8 @@ fn node_object(at: usize) -> Value {
     }
     let annotations = json!({
         "checksum/cloud-config-data": "f3a1c9d2b7", "csi.volume.kubernetes.io/nodeid": format!("{{\"ebs.csi.aws.com\":\"i-{at:017x}\"}}"),
-        "node.alpha.kubernetes.io/ttl": "0", labels::LAST_APPLIED_NODE_TEMPLATE: template.to_string(), labels::NODE_OF: uid("1", at),
+        "node.alpha.kubernetes.io/ttl": "0", labels::LAST_APPLIED_NODE_TEMPLATE: template.to_string(),
+        labels::NODE_OF: format!("{}/{machine}/{}", namespace_of(at), uid("1", at)),
         "projectcalico.org/IPv4Address": "10.250.0.12/19", "volumes.kubernetes.io/controller-managed-attach-detach": "true",
         "worker.gardener.cloud/kubernetes-version": "1.33.2",
     });

@@ -491,8 +491,8 @@ impl MachineLintFacts<'_> {
         if is_kept || self.is_deleting() {
             return Ok(());
         }
-        let annotation = |meta: &kube::core::ObjectMeta, key: &str| meta.annotations.as_ref()?.get(key).cloned();
-        let mut word = annotation(&machine.metadata, labels::PRESERVE);
+        let annotation = |key: &str| machine.metadata.annotations.as_ref()?.get(key).cloned();
+        let mut word = annotation(labels::PRESERVE);
         match self.snapshot.own_node() {
             TargetNodeView::Unknown | TargetNodeView::Missing if machine.node_name().is_some() => {
                 return refuse(
@@ -506,9 +506,9 @@ impl MachineLintFacts<'_> {
                 if is_shown && node.metadata.deletion_timestamp.is_none() {
                     return refuse(PlanRule::EndsPreservation, format!("{} still shows it", self.node()));
                 }
-                let copied = annotation(&machine.metadata, labels::LAST_NODE_PRESERVE).filter(|word| !word.is_empty());
-                let of_node = annotation(&node.metadata, labels::PRESERVE).filter(|word| !word.is_empty());
-                word = of_node.or(if copied.is_some() { None } else { word });
+                let copied = annotation(labels::LAST_NODE_PRESERVE).filter(|word| !word.is_empty());
+                let of_node = node.annotations().get(labels::PRESERVE).filter(|word| !word.is_empty());
+                word = of_node.map(ToString::to_string).or(if copied.is_some() { None } else { word });
             }
             _ => {}
         }

@@ -311,7 +311,7 @@ impl Snapshot {
 }
 
 fn labelled_for(node: &Node) -> Option<&str> {
-    let owner = node.metadata.labels.as_ref()?.get(labels::MACHINE_NAME)?.as_str();
+    let owner = node.labels().get(labels::MACHINE_NAME)?.as_str();
     (!owner.is_empty()).then_some(owner)
 }
 

@@ -125,7 +125,7 @@ impl<'a> DeploymentNodes<'a> {
         for machine in set.machines.iter().filter(|machine| !machine.is_terminating()) {
             if self.desired(machine).is_some_and(|node| !in_place::is_candidate(node)) {
                 self.mark(machine, NodePatchOrder::Last, &reason, |node| {
-                    node.labels_mut().insert(labels::CANDIDATE_FOR_UPDATE.to_owned(), labels::SET.to_owned());
+                    node.labels_mut().insert(labels::CANDIDATE_FOR_UPDATE, labels::SET);
                 });
             }
         }
@@ -148,7 +148,7 @@ impl<'a> DeploymentNodes<'a> {
     /// Selects a Node for its in-place update.
     pub(super) fn select(&mut self, machine: &Machine, reason: &str) {
         self.edit(machine, reason, |node| {
-            node.labels_mut().insert(labels::SELECTED_FOR_UPDATE.to_owned(), labels::SET.to_owned());
+            node.labels_mut().insert(labels::SELECTED_FOR_UPDATE, labels::SET);
         });
     }
 
@@ -186,7 +186,7 @@ impl<'a> DeploymentNodes<'a> {
                 let reason = "the autoscaler must not remove nodes during a rollout";
                 self.mark(machine, NodePatchOrder::Last, reason, |node| {
                     for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
-                        node.annotations_mut().insert(key.to_owned(), labels::SCALE_DOWN_IS_DISABLED.to_owned());
+                        node.annotations_mut().insert(key, labels::SCALE_DOWN_IS_DISABLED);
                     }
                 });
             }

@@ -183,7 +183,7 @@ fn names_another_machine(change: &ObjectChange<Node>) -> bool {
 fn is_about_update(change: &ObjectChange<Node>) -> bool {
     const LABELS: [&str; 3] = [labels::CANDIDATE_FOR_UPDATE, labels::SELECTED_FOR_UPDATE, labels::UPDATE_RESULT];
     let of = |node: Option<&Arc<Node>>| {
-        let labels = node?.metadata.labels.clone().unwrap_or_default();
+        let labels = node?.labels();
         Some(LABELS.map(|label| labels.get(label).cloned()))
     };
     change.new.is_some() && of(change.old.as_ref()) != of(change.new.as_ref())

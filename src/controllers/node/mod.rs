@@ -229,8 +229,8 @@ impl GoneNode {
         Self {
             name: node.name_any(),
             provider_id: node.spec.provider_id.clone(),
-            machine: machine.cloned(),
-            owner: node.annotations().get(labels::NODE_OF).cloned(),
+            machine: machine.map(ToString::to_string),
+            owner: node.annotations().get(labels::NODE_OF).map(ToString::to_string),
             seen_at,
         }
     }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
@@ -13,6 +11,7 @@ use mcm_api::{
     labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
     machine::Machine,
     node::Node,
+    sharing::SharedText,
 };
 use mcm_rules::plan::{Plan, PlanInput, SentPatch, WaitKind};
 
@@ -79,16 +78,15 @@ pub fn plan(snapshot: &Snapshot, policy: &NodePolicy) -> Plan<Action> {
 /// Its label names a Machine that this manager does not have and never had.
 fn is_claimed(snapshot: &Snapshot, node: &Node) -> bool {
     let owner = node.labels().get(MACHINE_NAME).filter(|owner| !owner.is_empty());
-    let names = |machine: &Arc<Machine>, owner: &String| machine.name_any() == *owner;
     owner.is_some_and(|owner| {
-        snapshot.memory.former_machine.as_ref() != Some(owner)
-            && !snapshot.unproven.iter().any(|machine| names(machine, owner))
+        snapshot.memory.former_machine.as_deref() != Some(owner.as_str())
+            && !snapshot.unproven.iter().any(|machine| *owner == machine.name_any())
     })
 }
 
 /// The mark requests its removal by the manager that has the Machine.
 fn probe_claim(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &NodePolicy, node: &Node) {
-    let owner = node.labels().get(MACHINE_NAME).map(String::as_str).unwrap_or_default();
+    let owner = node.labels().get(MACHINE_NAME).map(SharedText::as_str).unwrap_or_default();
     match (is_not_managed(node), snapshot.memory.marked_at) {
         (false, Some(_)) => {
             plan.wait(

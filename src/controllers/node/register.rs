@@ -9,7 +9,7 @@ use super::{GoneNode, apply::NodeReconciler};
 use mcm_api::{
     hash::fnv1a_64,
     machine::Machine,
-    node::{Node, NodeCondition, NodeStatus},
+    node::{Node, NodeCondition, NodeMetadata, NodeStatus},
 };
 use mcm_rules::{plan::SubjectRef, safety::node_claim::NodeClaim};
 use mcm_runtime::{
@@ -155,16 +155,16 @@ fn is_same_condition(old: &NodeCondition, new: &NodeCondition) -> bool {
         && *last_transition_time == new.last_transition_time
 }
 
-fn is_same_metadata(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+fn is_same_metadata(old: &NodeMetadata, new: &NodeMetadata) -> bool {
     let ObjectMeta {
-        annotations,
+        annotations: _,
         creation_timestamp,
         deletion_grace_period_seconds,
         deletion_timestamp,
         finalizers,
         generate_name,
         generation,
-        labels,
+        labels: _,
         managed_fields,
         name,
         namespace,
@@ -172,11 +172,11 @@ fn is_same_metadata(old: &ObjectMeta, new: &ObjectMeta) -> bool {
         resource_version: _,
         self_link,
         uid,
-    } = old;
+    } = &**old;
     *uid == new.uid
         && *generation == new.generation
-        && *labels == new.labels
-        && *annotations == new.annotations
+        && old.labels == new.labels
+        && old.annotations == new.annotations
         && *finalizers == new.finalizers
         && *deletion_timestamp == new.deletion_timestamp
         && *deletion_grace_period_seconds == new.deletion_grace_period_seconds

@@ -8,6 +8,7 @@ use mcm_api::{
     machine::Machine,
     node::{Node, NodeCondition},
     reasons::{InPlaceUpdateReason, NodeConditionType},
+    sharing::SharedText,
 };
 
 /// The result of an update, as the agent on the Node reports it.
@@ -68,10 +69,9 @@ pub(crate) fn was_updated(machine: &Machine) -> bool {
 
 /// The reason of the failure in the agent's report; empty without one.
 pub(crate) fn failure_of(node: &Node) -> &str {
-    let annotations = node.metadata.annotations.as_ref();
-    annotations.and_then(|all| all.get(labels::UPDATE_FAILED_REASON)).map_or("", String::as_str)
+    node.annotations().get(labels::UPDATE_FAILED_REASON).map_or("", SharedText::as_str)
 }
 
 fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    node.labels().get(key).map(SharedText::as_str)
 }

@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::ResourceExt;
-
 use mcm_api::{
     labels::{MACHINE_NAME, NOT_MANAGED},
     machine::Machine,
     node::Node,
+    sharing::SharedText,
 };
 use mcm_driver::ListedVm;
 
@@ -55,7 +54,7 @@ impl<'a> NodeIndex<'a> {
         for one in nodes {
             let id = one.node.spec.provider_id.as_str();
             if id.is_empty() {
-                let owner = one.node.labels().get(MACHINE_NAME).map(String::as_str);
+                let owner = one.node.labels().get(MACHINE_NAME).map(SharedText::as_str);
                 let names = [one.node.metadata.name.as_deref(), owner.filter(|owner| !owner.is_empty())];
                 index.by_name.extend(names.into_iter().flatten().map(|name| (name, one)));
             } else {

@@ -203,7 +203,9 @@ impl World {
         let node = self.machines.get(machine).unwrap().node_name().unwrap().to_owned();
         self.nodes.edit(&mut self.clock, &node, |node| {
             node.spec.unschedulable = true;
-            node.labels_mut().extend(result.map(|result| (labels::UPDATE_RESULT.to_owned(), result.to_owned())));
+            if let Some(result) = result {
+                node.labels_mut().insert(labels::UPDATE_RESULT, result);
+            }
         });
         let reason = match result {
             None => InPlaceUpdateReason::ReadyForUpdate,
@@ -225,7 +227,7 @@ impl World {
     fn join(&mut self, machine: &str) {
         let node = format!("node-{machine}");
         if self.nodes.get(&node).is_none() {
-            let metadata = ObjectMeta { name: Some(node.clone()), ..ObjectMeta::default() };
+            let metadata = ObjectMeta { name: Some(node.clone()), ..ObjectMeta::default() }.into();
             self.nodes.create(&mut self.clock, Node { metadata, ..Node::default() }).unwrap();
             self.machines.edit(&mut self.clock, machine, |machine| {
                 machine.labels_mut().insert(labels::NODE.to_owned(), node);

@@ -10,9 +10,15 @@ use parking_lot::Mutex;
 
 use mcm_api::sharing::{SharedText, SharedValue};
 
-/// Longest text that is shared, in bytes. Longer ones are rarely equal.
-const LONGEST: usize = 128;
-/// Texts and groups from which on those without an owner are dropped.
+/// Longest text that is shared, in bytes: the node template in an annotation of each Node has some hundred. Longer ones are rarely
+/// equal.
+const LONGEST: usize = 4 << 10;
+/// Size of all texts from which on those without an owner are dropped, in bytes. By size, because the owner of a target cluster
+/// chooses the texts of its Nodes.
+const SMALL: usize = 64 << 10;
+/// Size of a text besides its bytes: its allocation and its entry.
+const OF_TEXT: usize = 48;
+/// Groups from which on those without an owner are dropped.
 const FEW: usize = 1024;
 /// Different values of a group that are known at the same time.
 const MOST_VALUES: usize = 16;
@@ -28,6 +34,8 @@ pub fn share_texts<'a>(texts: impl IntoIterator<Item = &'a mut SharedText>) {
 #[derive(Default)]
 struct TextPool {
     known: HashSet<SharedText>,
+    /// Size of the texts, in bytes.
+    size: usize,
     sweep_at: usize,
 }
 
@@ -40,13 +48,19 @@ impl TextPool {
             *text = known.clone();
             return;
         }
-        if self.known.len() >= self.sweep_at.max(FEW) {
+        if self.size >= self.sweep_at.max(SMALL) {
             self.known.retain(|known| known.owners() > 1);
             self.known.shrink_to(FEW);
-            self.sweep_at = self.known.len().saturating_mul(2);
+            self.size = self.known.iter().map(size_with_entry).sum();
+            self.sweep_at = self.size.saturating_mul(2);
         }
+        self.size = self.size.saturating_add(size_with_entry(text));
         self.known.insert(text.clone());
     }
+}
+
+fn size_with_entry(text: &SharedText) -> usize {
+    text.len().saturating_add(OF_TEXT)
 }
 
 /// Equal values of one type.
@@ -119,8 +133,11 @@ mod tests {
         let mut pool = TextPool::default();
         let mut kept = SharedText::from("kept");
         pool.share(&mut kept);
-        (0..10 * FEW).for_each(|at| pool.share(&mut at.to_string().into()));
-        assert!(pool.known.len() <= FEW, "{}", pool.known.len());
+        (0..10_000).for_each(|at| pool.share(&mut at.to_string().into()));
+        assert!(pool.known.len() <= SMALL / OF_TEXT, "{}", pool.known.len());
+        (0..1_000).for_each(|at| pool.share(&mut format!("{at:>LONGEST$}").into()));
+        let size: usize = pool.known.iter().map(|text| text.len()).sum();
+        assert!(size <= SMALL + LONGEST, "{size}");
         assert!(pool.known.contains("kept"));
     }
 

@@ -64,6 +64,6 @@ impl WorkloadClusters {
 
 /// The native Machine that a Node had, from the annotation of the machine controller.
 fn machine_of(node: &Node) -> Option<Key> {
-    let mut parts = node.metadata.annotations.as_ref()?.get(labels::NODE_OF)?.split('/');
+    let mut parts = node.annotations().get(labels::NODE_OF)?.split('/');
     Some(Key::new(parts.next()?, parts.next()?))
 }

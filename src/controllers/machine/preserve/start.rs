@@ -140,8 +140,8 @@ pub(super) fn drain_rules(snapshot: &Snapshot, policy: &MachinePolicy) -> DrainP
 /// the autoscaler away belongs to another client and is not changed.
 fn guarded(node: &Node, with_taint: bool, now: Timestamp) -> Value {
     let mut patch = Value::Null;
-    let annotation = |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
-    if annotation(labels::SCALE_DOWN_DISABLED) != Some(labels::SCALE_DOWN_IS_DISABLED) {
+    let disabled = node.annotations().get(labels::SCALE_DOWN_DISABLED);
+    if disabled.is_none_or(|value| value != labels::SCALE_DOWN_IS_DISABLED) {
         for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
             set(&mut patch, &["metadata", "annotations", key], labels::SCALE_DOWN_IS_DISABLED);
         }
@@ -162,7 +162,7 @@ fn guarded(node: &Node, with_taint: bool, now: Timestamp) -> Value {
 /// The patch that undoes [`guarded`], including the Node's annotation if that is requested.
 pub(super) fn released(node: &Node, forgets: bool) -> Value {
     let mut patch = Value::Null;
-    let annotations = node.metadata.annotations.clone().unwrap_or_default();
+    let annotations = node.annotations();
     if annotations.get(labels::SCALE_DOWN_DISABLED_BY_MCM).is_some_and(|value| value == labels::SCALE_DOWN_IS_DISABLED)
     {
         for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {

@@ -61,7 +61,7 @@ impl PreservationRequest {
 
 /// The annotation of the Node. An empty one counts as absent.
 pub fn of_node(node: &Node) -> Option<&str> {
-    let value = node.metadata.annotations.as_ref()?.get(labels::PRESERVE)?;
+    let value = node.annotations().get(labels::PRESERVE)?.as_str();
     (!value.is_empty()).then_some(value)
 }
 

@@ -27,6 +27,7 @@ use mcm_api::{
     machine::{Machine, MachineClass, NodeTemplate},
     node::Node,
     quantity::is_same_quantity,
+    sharing::TextMap,
 };
 use mcm_rules::{
     plan::{Plan, WaitKind},
@@ -132,15 +133,15 @@ fn sync_patch(
     let base: NodeTemplate = applied(node, labels::LAST_APPLIED_NODE_TEMPLATE).unwrap_or_default();
     let mut patch = Value::Null;
     let (now, before) = (&template.metadata, &base.metadata);
-    merge_map(&mut patch, "labels", node.metadata.labels.as_ref(), &before.labels, &now.labels);
-    merge_map(&mut patch, "annotations", node.metadata.annotations.as_ref(), &before.annotations, &now.annotations);
+    merge_map(&mut patch, "labels", node.labels(), &before.labels, &now.labels);
+    merge_map(&mut patch, "annotations", node.annotations(), &before.annotations, &now.annotations);
     let machine_name = machine.metadata.name.as_deref().unwrap_or_default();
-    if node.metadata.labels.as_ref().and_then(|map| map.get(labels::MACHINE_NAME)).is_none_or(|it| it != machine_name) {
+    if node.labels().get(labels::MACHINE_NAME).is_none_or(|named| named != machine_name) {
         set(&mut patch, &["metadata", "labels", labels::MACHINE_NAME], machine_name);
     }
-    let named = node.metadata.annotations.as_ref().and_then(|map| map.get(labels::NODE_OF));
+    let named = node.annotations().get(labels::NODE_OF);
     if let Some(machine) = node_claim::annotation_for(machine)
-        && named != Some(&machine)
+        && named.is_none_or(|named| *named != machine)
     {
         set(&mut patch, &["metadata", "annotations", labels::NODE_OF], machine);
     }
@@ -167,7 +168,7 @@ fn sync_patch(
 /// of a Node. Otherwise it would need another patch.
 fn keep_from_autoscaler(patch: &mut Value, node: &Node) {
     let is_first = patch.pointer("/metadata/finalizers").is_some();
-    let is_set = node.metadata.annotations.as_ref().is_some_and(|map| map.contains_key(labels::SCALE_DOWN_DISABLED))
+    let is_set = node.annotations().contains_key(labels::SCALE_DOWN_DISABLED)
         || patch["metadata"]["annotations"].get(labels::SCALE_DOWN_DISABLED).is_some();
     if is_first && !is_set {
         for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
@@ -178,21 +179,20 @@ fn keep_from_autoscaler(patch: &mut Value, node: &Node) {
 
 /// The content of a last-applied annotation; empty if it is absent or cannot be parsed.
 fn applied<T: serde::de::DeserializeOwned>(node: &Node, annotation: &str) -> Option<T> {
-    serde_json::from_str(node.metadata.annotations.as_ref()?.get(annotation)?).ok()
+    serde_json::from_str(node.annotations().get(annotation)?).ok()
 }
 
 fn merge_map(
     patch: &mut Value,
     field: &str,
-    actual: Option<&BTreeMap<String, String>>,
+    actual: &TextMap,
     before: &BTreeMap<String, String>,
     desired: &BTreeMap<String, String>,
 ) {
-    let actual = |key: &str| actual.and_then(|map| map.get(key));
-    for key in before.keys().filter(|key| !desired.contains_key(*key) && actual(key).is_some()) {
+    for key in before.keys().filter(|key| !desired.contains_key(*key) && actual.contains_key(key)) {
         set(patch, &["metadata", field, key], Value::Null);
     }
-    for (key, value) in desired.iter().filter(|(key, value)| actual(key) != Some(value)) {
+    for (key, value) in desired.iter().filter(|(key, value)| actual.get(key).is_none_or(|text| text != *value)) {
         set(patch, &["metadata", field, key], value.as_str());
     }
 }
@@ -300,9 +300,8 @@ mod tests {
     fn everything_is_one_patch_and_the_second_one_is_empty() {
         let bare = node(json!({ "metadata": { "name": "n" } }));
         let after = synced(&bare, &full());
-        let labels = after.metadata.labels.clone().unwrap();
-        assert_eq!(labels.get("pool").map(String::as_str), Some("a"));
-        assert_eq!(labels.get(labels::MACHINE_NAME).map(String::as_str), Some("m"));
+        assert_eq!(after.labels().get("pool").unwrap(), "a");
+        assert_eq!(after.labels().get(labels::MACHINE_NAME).unwrap(), "m");
         assert_eq!(after.spec.taints.len(), 1);
         assert_eq!(after.metadata.finalizers, Some(vec![labels::NODE_FINALIZER.to_owned()]));
         assert!(sync_patch(&after, &machine(), &full(), None).is_null());
@@ -330,10 +329,9 @@ mod tests {
         value["metadata"]["labels"]["pool"] = json!("edited by hand");
         let reduced = template(json!({ "metadata": { "labels": { "pool": "b" } } }));
         let after = synced(&node(value), &reduced);
-        let labels = after.metadata.labels.clone().unwrap();
-        assert_eq!(labels.get("pool").map(String::as_str), Some("b"));
-        assert!(labels.contains_key("foreign"));
-        assert!(!after.metadata.annotations.clone().unwrap().contains_key("owner"));
+        assert_eq!(after.labels().get("pool").unwrap(), "b");
+        assert!(after.labels().contains_key("foreign"));
+        assert!(!after.annotations().contains_key("owner"));
         assert_eq!(after.spec.taints.iter().map(|taint| taint.key.as_str()).collect::<Vec<_>>(), ["other"]);
         assert!(sync_patch(&after, &machine(), &reduced, None).is_null());
     }

@@ -1,7 +1,7 @@
 //! Selects the entries of a node template that the API server accepts on a Node. It refuses a whole patch for one
 //! invalid entry, so invalid ones are left out and reported.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
@@ -83,11 +83,11 @@ fn taints(template: &NodeTemplate) -> &[Taint] {
 /// The size of the Node's annotations with those of the template, if it is too large. The template is stored once more,
 /// as the merge base of the next write.
 fn excess(template: &NodeTemplate, node: &Node) -> Option<usize> {
-    let none = BTreeMap::new();
-    let (ours, all) = (&template.metadata.annotations, node.metadata.annotations.as_ref().unwrap_or(&none));
-    let others = all.iter().filter(|(key, _)| !ours.contains_key(*key) && *key != labels::LAST_APPLIED_NODE_TEMPLATE);
-    let size = |(key, value): (&String, &String)| key.len() + value.len();
-    let plain = others.map(size).sum::<usize>() + ours.iter().map(size).sum::<usize>();
+    let ours = &template.metadata.annotations;
+    let is_other = |key: &str| !ours.contains_key(key) && key != labels::LAST_APPLIED_NODE_TEMPLATE;
+    let others = node.annotations().iter().filter(|(key, _)| is_other(key));
+    let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
+    let plain = others + ours.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
     // Characters that JSON escapes are rare; only a template of some size has to be measured.
     let record = || labels::LAST_APPLIED_NODE_TEMPLATE.len() + json!(template).to_string().len();
     let total = if plain > ANNOTATIONS_MAX / 16 { plain + record() } else { plain };

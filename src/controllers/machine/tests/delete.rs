@@ -568,7 +568,7 @@ fn a_node_that_cannot_be_written_stops_a_drain_unless_it_is_forced(#[case] force
 fn a_node_of_another_machine_is_not_touched() {
     let mut world = deleted();
     let foreign = world.nodes.get_mut("n").unwrap();
-    foreign.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
+    foreign.labels_mut().insert(labels::MACHINE_NAME, "other");
     foreign.spec.provider_id = "cloud:///9".to_owned();
     world.pass();
     assert!(world.machine.is_none() && world.vms.is_empty());
@@ -583,7 +583,7 @@ fn a_node_of_another_machine_is_not_touched() {
 fn a_node_with_the_label_of_another_machine_is_its_own_if_it_has_its_vm(#[case] id: &str, #[case] is_own: bool) {
     let mut world = deleted();
     let node = world.nodes.get_mut("n").unwrap();
-    node.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
+    node.labels_mut().insert(labels::MACHINE_NAME, "other");
     node.spec.provider_id = world.machine.as_ref().unwrap().spec.provider_id.clone();
     let id = if id == "same" { node.spec.provider_id.clone() } else { id.to_owned() };
     let other = json!({ "metadata": { "name": "other", "namespace": "ns", "labels": { "node": "n" } }, "spec": { "providerID": id } });
@@ -611,7 +611,7 @@ fn a_node_with_the_label_of_a_deleted_machine_belongs_to_the_machine_with_its_vm
 ) {
     let mut world = deleted();
     let node = world.nodes.get_mut("n").unwrap();
-    node.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "other".to_owned());
+    node.labels_mut().insert(labels::MACHINE_NAME, "other");
     node.spec.provider_id = world.machine.as_ref().unwrap().spec.provider_id.clone();
     let meta = |name: &&str| ObjectMeta { name: Some((*name).to_owned()), ..ObjectMeta::default() };
     world.unreadable_rivals = unreadable.iter().map(meta).collect();

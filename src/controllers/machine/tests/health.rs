@@ -7,6 +7,7 @@ use mcm_api::{
     labels,
     machine::{Machine, MachinePhase, OperationState, OperationType},
     node::Node,
+    sharing::SharedText,
 };
 use mcm_rules::safety::{
     meltdown::ReplacementPermit,
@@ -105,8 +106,8 @@ fn the_first_patch_of_a_node_keeps_it_from_the_autoscaler_during_a_rollout(
     world.is_rolled_out = is_rolled_out;
     world.run_until(|world| world.phase() == MachinePhase::Running);
     world.settle();
-    let annotations = world.nodes["n"].metadata.annotations.clone().unwrap();
-    assert_eq!(annotations.get(labels::SCALE_DOWN_DISABLED).map(String::as_str), expected);
+    let annotations = world.nodes["n"].annotations();
+    assert_eq!(annotations.get(labels::SCALE_DOWN_DISABLED).map(SharedText::as_str), expected);
     let is_ours = annotations.contains_key(labels::SCALE_DOWN_DISABLED_BY_MCM);
     assert_eq!(is_ours, expected == Some("true"), "only its own annotation is removed later");
     assert_eq!(world.log.iter().filter(|name| *name == "PatchNode").count(), 1, "{:?}", world.log);
@@ -118,15 +119,15 @@ fn later_patches_of_a_node_do_not_keep_it_from_the_autoscaler() {
     let mut world = with_template(json!({ "metadata": { "labels": { "pool": "a" } } }));
     world.is_rolled_out = true;
     world.settle();
-    let metadata = &world.nodes["n"].metadata;
-    assert_eq!(metadata.labels.as_ref().unwrap()["pool"], "a");
-    assert!(!metadata.annotations.as_ref().unwrap().contains_key(labels::SCALE_DOWN_DISABLED));
+    let node = &world.nodes["n"];
+    assert_eq!(node.labels().get("pool").unwrap(), "a");
+    assert!(!node.annotations().contains_key(labels::SCALE_DOWN_DISABLED));
 }
 
 #[test]
 fn a_node_that_is_changed_back_each_time_starves_no_other_stage() {
     let mut world = with_template(json!({ "metadata": { "labels": { "pool": "a" } } }));
-    world.webhook = Some(|node| drop(node.metadata.labels.get_or_insert_default().remove("pool")));
+    world.webhook = Some(|node| drop(node.labels_mut().remove("pool")));
     world.annotate(labels::PRESERVE, "now");
     world.settle();
     assert!(world.machine().preserve_expiry().is_some(), "{:?}", world.log);
@@ -148,7 +149,7 @@ fn a_node_that_is_changed_back_each_time_starves_no_other_stage() {
 
 /// Such as a cloud controller that sets another label, a moment after each write.
 #[rstest]
-#[case::a_label(json!({ "metadata": { "labels": { "pool": "a" } } }), |node: &mut Node| drop(node.metadata.labels.as_mut().unwrap().remove("pool")))]
+#[case::a_label(json!({ "metadata": { "labels": { "pool": "a" } } }), |node: &mut Node| drop(node.labels_mut().remove("pool")))]
 #[case::a_taint(json!({ "spec": { "taints": [{ "key": "dedicated", "effect": "NoSchedule" }] } }), |node: &mut Node| node.spec.taints.clear())]
 fn what_another_client_changes_back_is_written_ever_more_rarely(
     #[case] template: Value,
@@ -184,7 +185,7 @@ fn an_invalid_entry_of_the_node_template_is_shown_and_the_others_are_applied() {
     }));
     world.settle();
     let node = &world.nodes["n"];
-    assert_eq!(node.metadata.labels.as_ref().unwrap().get("pool").map(String::as_str), Some("a"));
+    assert_eq!(node.labels().get("pool").unwrap(), "a");
     assert_eq!(node.spec.taints.len(), 1);
     assert!(not_in_sync(&world).unwrap().contains(r#"label "team": the value has characters other than letters"#));
     assert_eq!((world.phase(), told(&world)), (MachinePhase::Running, 1));
@@ -227,7 +228,7 @@ fn refused_writes_delay_no_others_and_are_retried_with_a_backoff() {
     let node = &world.nodes["n"];
     assert_eq!(node.metadata.finalizers.as_ref().unwrap().len(), 1);
     assert_eq!(node.spec.taints.len(), 1);
-    assert!(node.metadata.annotations.as_ref().unwrap().contains_key("owner"));
+    assert!(node.annotations().contains_key("owner"));
     assert_eq!(not_in_sync(&world).unwrap(), "labels of the node template: it is invalid");
     let (began, before) = (world.now, world.log.len());
     for _ in 0..20 {
@@ -243,7 +244,7 @@ fn refused_writes_delay_no_others_and_are_retried_with_a_backoff() {
         machine.spec.node_template.metadata.labels = [("protected".to_owned(), "y".to_owned())].into();
     });
     world.settle();
-    assert_eq!(world.nodes["n"].metadata.labels.as_ref().unwrap()["protected"], "y", "it is written at once");
+    assert_eq!(world.nodes["n"].labels().get("protected").unwrap(), "y", "it is written at once");
     assert_eq!(not_in_sync(&world), None);
 }
 
@@ -569,19 +570,14 @@ fn a_machine_needs_no_class_to_be_found_unhealthy() {
     world.class = crate::machine::ClassView::Missing;
     world.pass();
     assert_eq!(world.phase(), MachinePhase::Unknown, "{:?}", world.waits);
-    assert_eq!(
-        world.nodes["n"].metadata.labels.as_ref().unwrap()[labels::MACHINE_NAME],
-        "m",
-        "its Node is kept up to date"
-    );
+    assert_eq!(world.nodes["n"].labels().get(labels::MACHINE_NAME).unwrap(), "m", "its Node is kept up to date");
 }
 
 #[test]
 fn a_class_without_node_template_leaves_virtual_capacity_as_it_is() {
     let mut world = World::running();
     let with_capacity = world.nodes.get_mut("n").unwrap();
-    let annotations = with_capacity.metadata.annotations.get_or_insert_default();
-    annotations.insert(labels::LAST_APPLIED_VIRTUAL_CAPACITY.to_owned(), r#"{"gpu":"1"}"#.to_owned());
+    with_capacity.annotations_mut().insert(labels::LAST_APPLIED_VIRTUAL_CAPACITY, r#"{"gpu":"1"}"#);
     with_capacity.status.capacity = serde_json::from_value(json!({ "gpu": "1" })).unwrap();
     world.settle();
     assert_eq!(world.log, [""; 0]);

@@ -19,16 +19,16 @@ use mcm_rules::{drain::EvictionRefusal, safety::trust::TargetTrust};
 /// Sets labels of the Node.
 fn label(world: &mut World, add: &[(&str, &str)]) {
     let node = world.nodes.get_mut("n").unwrap();
-    let labels = node.metadata.labels.get_or_insert_default();
-    labels.extend(add.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+    for (key, value) in add {
+        node.labels_mut().insert(*key, *value);
+    }
 }
 
 /// The agent on the Node reports its result.
 fn report(world: &mut World, result: &str, reason: Option<&str>) {
     label(world, &[(labels::UPDATE_RESULT, result)]);
     if let Some(reason) = reason {
-        let annotations = world.nodes.get_mut("n").unwrap().metadata.annotations.get_or_insert_default();
-        annotations.insert(labels::UPDATE_FAILED_REASON.to_owned(), reason.to_owned());
+        world.nodes.get_mut("n").unwrap().annotations_mut().insert(labels::UPDATE_FAILED_REASON, reason);
     }
 }
 
@@ -417,7 +417,7 @@ fn a_node_that_cannot_be_closed_is_not_drained() {
 #[case::no_target(|world: &mut World| world.has_target = false)]
 #[case::of_another_machine(|world: &mut World| {
     let node = world.nodes.get_mut("n").unwrap();
-    node.metadata.labels.as_mut().unwrap().insert(labels::MACHINE_NAME.to_owned(), "another".to_owned());
+    node.labels_mut().insert(labels::MACHINE_NAME, "another");
     world.broken_nodes = Some("denied".to_owned());
 })]
 fn only_a_node_that_is_known_to_be_its_own_is_drained(#[case] change: fn(&mut World)) {
@@ -438,7 +438,7 @@ fn the_template_of_the_node_comes_before_its_update() {
     });
     world.pass();
     assert_eq!(world.log[..2], ["PatchNode", "PatchNodeStatus"]);
-    assert_eq!(world.nodes["n"].metadata.labels.as_ref().unwrap()["zone"], "a");
+    assert_eq!(world.nodes["n"].labels().get("zone").unwrap(), "a");
 }
 
 #[test]

@@ -523,7 +523,7 @@ fn a_status_reports_only_deleted_vms_as_missing() {
 
 fn of_another_machine(snapshot: &mut Snapshot) {
     let mut node = (*own_node(snapshot)).clone();
-    node.metadata.labels.get_or_insert_default().insert(labels::MACHINE_NAME.to_owned(), "another".to_owned());
+    node.labels_mut().insert(labels::MACHINE_NAME, "another");
     node.spec.provider_id = "cloud:///9".to_owned();
     snapshot.node = TargetNodeView::Present(Arc::new(node));
 }
@@ -626,8 +626,9 @@ fn updated(snapshot: &mut Snapshot, reason: &str, labels: &[(&str, &str)]) {
     let mut node = (*own_node(snapshot)).clone();
     let condition = json!({ "type": "InPlaceUpdate", "status": "True", "reason": reason });
     node.status.conditions.push(serde_json::from_value(condition).unwrap());
-    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    node.metadata.labels.get_or_insert_default().extend(labels);
+    for (key, value) in labels {
+        node.labels_mut().insert(*key, *value);
+    }
     snapshot.node = TargetNodeView::Present(Arc::new(node));
 }
 
@@ -782,7 +783,7 @@ const ASKED: &str = "it would end a preservation: now asks for it until 2027-01-
 #[case::refused_by_the_node(
     |it: &mut Snapshot| {
         untainted(it);
-        change_node(it, |node| drop(node.metadata.annotations.get_or_insert_default().insert(labels::PRESERVE.to_owned(), "false".to_owned())));
+        change_node(it, |node| drop(node.annotations_mut().insert(labels::PRESERVE, "false")));
     },
     None
 )]

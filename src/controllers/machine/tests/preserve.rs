@@ -54,7 +54,7 @@ fn of_machine(world: &World, key: &str) -> Option<String> {
 }
 
 fn of_node(world: &World, key: &str) -> Option<String> {
-    world.nodes["n"].metadata.annotations.as_ref()?.get(key).cloned()
+    world.nodes["n"].annotations().get(key).map(ToString::to_string)
 }
 
 fn is_tainted(world: &World) -> bool {
@@ -143,7 +143,7 @@ fn when_the_annotation_of_the_node_is_removed_the_preservation_ends() {
     let mut world = linked("Failed");
     world.annotate_node(PRESERVE, "now");
     world.settle();
-    world.nodes.get_mut("n").unwrap().metadata.annotations.as_mut().unwrap().remove(PRESERVE);
+    world.nodes.get_mut("n").unwrap().annotations_mut().remove(PRESERVE);
     world.settle();
     assert_eq!(
         (expiry(&world), of_machine(&world, LAST_NODE_PRESERVE), of_machine(&world, PRESERVE)),

@@ -206,8 +206,7 @@ fn of_two_machines_that_name_one_node_one_has_it(
     world.rivals = vec![rival(of_rival, created)];
     world.settle();
     assert_eq!(world.phase(), expected, "{:?}", world.log);
-    let is_labelled =
-        world.nodes["n"].metadata.labels.as_ref().is_some_and(|map| map.contains_key(labels::MACHINE_NAME));
+    let is_labelled = world.nodes["n"].labels().contains_key(labels::MACHINE_NAME);
     assert_eq!(is_labelled, expected == MachinePhase::Running, "who has it not writes nothing");
 }
 
@@ -229,7 +228,7 @@ fn a_node_with_the_id_of_another_vm_is_foreign_regardless_of_its_label(
     let mut node = world.nodes.remove("n").unwrap();
     node.metadata.name = Some(name.to_owned());
     node.spec.provider_id = of_node.to_owned();
-    assert_eq!(node.metadata.labels.as_ref().unwrap()[labels::MACHINE_NAME], "m");
+    assert_eq!(node.labels().get(labels::MACHINE_NAME).unwrap(), "m");
     world.nodes.insert(name.to_owned(), node);
     world.edit(|machine| machine.metadata.labels = Some([(labels::NODE.to_owned(), name.to_owned())].into()));
     world.settle();
@@ -255,7 +254,7 @@ fn a_machine_that_cannot_be_decoded_may_have_the_node(
     let (name, shared) = (world.machine().metadata.name.clone().unwrap(), world.nodes.get_mut("n").unwrap());
     let label = if label == "m" { name } else { label.to_owned() };
     shared.spec.provider_id = of_node.to_owned();
-    shared.metadata.labels = Some([(labels::MACHINE_NAME.to_owned(), label)].into());
+    shared.labels_mut().insert(labels::MACHINE_NAME, label);
     world.unreadable_rivals = vec![rival("cloud:///9", created).metadata];
     world.settle();
     assert_eq!(world.phase(), expected, "{:?}", world.log);

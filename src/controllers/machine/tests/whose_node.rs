@@ -103,12 +103,11 @@ fn a_machine_of_the_reference_is_taken_over_without_a_call_of_the_cloud(#[case] 
     let mut world = World::with_machine(patch, status);
     let mut joined = node("n", ready());
     joined.spec.provider_id = id_of_node.to_owned();
-    joined.metadata.labels = Some([(labels::MACHINE_NAME.to_owned(), "m".to_owned())].into());
+    joined.labels_mut().insert(labels::MACHINE_NAME, "m");
     world.nodes.insert("n".to_owned(), joined);
     world.settle();
     assert_eq!(world.log, ["PatchNode"]);
-    let annotations = world.nodes["n"].metadata.annotations.clone().unwrap();
-    assert_eq!(annotations.get(labels::NODE_OF), Some(&format!("ns/m/{UID}")));
+    assert_eq!(*world.nodes["n"].annotations().get(labels::NODE_OF).unwrap(), format!("ns/m/{UID}"));
     world.memory = Default::default();
     world.settle();
     assert_eq!((world.phase(), world.log.len()), (MachinePhase::Running, 1), "the annotation is the evidence");
@@ -126,7 +125,7 @@ fn after_a_restart_the_driver_is_asked_once_whose_node_it_is() {
     world.run_until(|world| world.phase() == MachinePhase::Running);
     world.settle();
     assert_eq!(world.log.iter().filter(|step| *step == "GetVmStatus").count(), 1, "{:?}", world.log);
-    assert!(world.nodes["n"].metadata.annotations.as_ref().unwrap().contains_key(labels::NODE_OF));
+    assert!(world.nodes["n"].annotations().contains_key(labels::NODE_OF));
 }
 
 /// An adopted Machine whose Node has no provider ID: nothing is lost, and a user can say whose it is.

@@ -156,7 +156,7 @@ pub fn node(name: &str, conditions: Value) -> Node {
 /// The Node, as it names the Machine of [`World::with_machine`].
 pub fn own(mut node: Node) -> Node {
     let value = format!("ns/m/{UID}");
-    node.metadata.annotations.get_or_insert_default().insert(labels::NODE_OF.to_owned(), value);
+    node.annotations_mut().insert(labels::NODE_OF, value);
     node
 }
 
@@ -316,7 +316,7 @@ impl World {
     /// A user annotates its Node.
     pub fn annotate_node(&mut self, key: &str, value: &str) {
         for node in self.nodes.values_mut() {
-            node.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+            node.annotations_mut().insert(key, value);
         }
     }
 
@@ -584,10 +584,7 @@ impl World {
 
     fn found(nodes: &BTreeMap<String, Node>, key: &NodeLookup) -> Option<Node> {
         let of_machine = |name: &str| {
-            nodes.values().find(|node| {
-                node.metadata.labels.as_ref().and_then(|map| map.get(labels::MACHINE_NAME)).map(String::as_str)
-                    == Some(name)
-            })
+            nodes.values().find(|node| node.labels().get(labels::MACHINE_NAME).is_some_and(|owner| owner == name))
         };
         let found = match key {
             NodeLookup::Name(name) => nodes.get(name),

@@ -80,6 +80,6 @@ proptest! {
         );
         let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing").unwrap();
         prop_assert_eq!(progressing.reason.as_str(), "NewMachineSetAvailable");
-        prop_assert!(drive.world.nodes.all().all(|node| node.spec.taints.iter().all(|taint| taint.key == CRITICAL_COMPONENTS_TAINT) && !node.spec.unschedulable && node.metadata.labels.clone().unwrap_or_default().is_empty() && node.metadata.annotations.clone().unwrap_or_default().is_empty()));
+        prop_assert!(drive.world.nodes.all().all(|node| node.spec.taints.iter().all(|taint| taint.key == CRITICAL_COMPONENTS_TAINT) && !node.spec.unschedulable && node.labels().is_empty() && node.annotations().is_empty()));
     }
 }

@@ -150,7 +150,7 @@ impl Drive {
         self.say(&format!("user: select the node of machine {machine}"));
         let node = self.world.machines.get(machine).unwrap().node_name().unwrap().to_owned();
         self.world.nodes.edit(&mut self.world.clock, &node, |node| {
-            node.labels_mut().insert(labels::SELECTED_FOR_UPDATE.to_owned(), labels::SET.to_owned());
+            node.labels_mut().insert(labels::SELECTED_FOR_UPDATE, labels::SET);
         });
     }
 

@@ -78,7 +78,7 @@ fn old_sets_are_held_and_their_nodes_are_candidates() {
     let labelled = old.status.as_ref().map_or(0, |status| status.fully_labeled_replicas);
     assert_eq!(labelled, 0, "it is held also if the Go program moved its machines to it");
     for node in nodes(&drive) {
-        assert_eq!(node.labels().get(labels::CANDIDATE_FOR_UPDATE).map(String::as_str), Some("true"));
+        assert_eq!(node.labels().get(labels::CANDIDATE_FOR_UPDATE).unwrap(), "true");
         assert_eq!(node.spec.taints.len(), 1, "new pods avoid it");
         assert!(node.annotations().contains_key(labels::SCALE_DOWN_DISABLED));
     }
@@ -151,7 +151,7 @@ fn what_the_update_of_a_node_needed_is_taken_back() {
     let name = chosen(&drive);
     let node = node_of(&drive, &name).name_any();
     drive.world.nodes.edit(&mut drive.world.clock, &node, |node| {
-        node.annotations_mut().insert(labels::UPDATE_FAILED_REASON.to_owned(), "once".to_owned());
+        node.annotations_mut().insert(labels::UPDATE_FAILED_REASON, "once");
         let own = json!({"key": "own", "effect": "NoSchedule"});
         node.spec.taints.push(serde_json::from_value(own).unwrap());
     });
@@ -159,7 +159,7 @@ fn what_the_update_of_a_node_needed_is_taken_back() {
     assert!(node_of(&drive, &name).spec.unschedulable);
     drive.settle();
     let node = node_of(&drive, &name);
-    assert_eq!(node.labels().len(), 0, "{:?}", node.labels());
+    assert!(node.labels().is_empty(), "{:?}", node.labels());
     assert!(!node.annotations().contains_key(labels::UPDATE_FAILED_REASON));
     assert!(!node.spec.unschedulable);
     let taints: Vec<&str> = node.spec.taints.iter().map(|taint| taint.key.as_str()).collect();
@@ -312,10 +312,9 @@ fn a_paused_update_is_not_scaled_down_while_too_few_machines_serve(#[case] unkno
     machines
         .sort_by(|a, b| DeletionOrder::for_machine(a, snapshot.now).cmp(&DeletionOrder::for_machine(b, snapshot.now)));
     let names: Vec<_> = machines[1..].iter().map(|machine| machine.node_name().unwrap().to_owned()).collect();
-    let label = (labels::SELECTED_FOR_UPDATE.to_owned(), labels::SET.to_owned());
     for (name, expected) in names.into_iter().zip([Some(json!(2)), None]) {
         let mut node = Node::clone(&snapshot.nodes[&name]);
-        node.labels_mut().extend([label.clone()]);
+        node.labels_mut().insert(labels::SELECTED_FOR_UPDATE, labels::SET);
         snapshot.nodes.insert(name, Arc::new(node));
         assert_eq!(replicas(&snapshot), expected);
     }

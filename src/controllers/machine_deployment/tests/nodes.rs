@@ -19,13 +19,13 @@ fn what_a_user_wrote_on_a_node_is_left_alone() {
     let mut drive = Drive::settled(deployment(2, rolling(1, 1)));
     let node = first_node(&drive);
     drive.world.nodes.edit(&mut drive.world.clock, &node, |node| {
-        node.annotations_mut().insert(labels::SCALE_DOWN_DISABLED.to_owned(), "true".to_owned());
+        node.annotations_mut().insert(labels::SCALE_DOWN_DISABLED, "true");
     });
     drive.edit_class("v2");
     drive.settle();
-    let annotations = drive.world.nodes.get(&node).unwrap().annotations().clone();
-    assert_eq!(annotations.keys().collect::<Vec<_>>(), [labels::SCALE_DOWN_DISABLED]);
-    assert_eq!(drive.world.nodes.get(&node).unwrap().spec.taints.len(), 1);
+    let node = drive.world.nodes.get(&node).unwrap();
+    assert_eq!(node.annotations().keys().collect::<Vec<_>>(), [labels::SCALE_DOWN_DISABLED]);
+    assert_eq!(node.spec.taints.len(), 1);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn the_node_of_a_preserved_machine_stays_closed_to_the_autoscaler() {
     let (node, machine) = (first_node(&drive), first_machine(&drive));
     drive.world.nodes.edit(&mut drive.world.clock, &node, |node| {
         for key in [labels::SCALE_DOWN_DISABLED, labels::SCALE_DOWN_DISABLED_BY_MCM] {
-            node.annotations_mut().insert(key.to_owned(), "true".to_owned());
+            node.annotations_mut().insert(key, "true");
         }
     });
     let until = Time(drive.world.clock.now);

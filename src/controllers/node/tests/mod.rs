@@ -7,7 +7,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{MACHINES, SETS, testing::PROVIDER};
-use mcm_api::labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED};
+use mcm_api::{
+    labels::{MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
+    sharing::SharedText,
+};
 use mcm_rules::{
     plan::Plan,
     safety::meltdown::{MeltdownGroup, MeltdownLimits, OutOfService, ReplacementLimit},
@@ -52,6 +55,41 @@ fn a_process_that_reconciles_only_sets_caches_no_status_of_nodes(
     let cached = cache.get(&Key::new("", "n")).unwrap();
     assert_eq!((&cached.metadata, &cached.spec), (&joined.metadata, &joined.spec));
     assert_eq!(cached.status == joined.status, is_kept);
+}
+
+/// A text that names the Node, its machine or its VM has no equal.
+#[rstest]
+#[case::without_status(&[SETS])]
+#[case::with_status(&[SETS, MACHINES])]
+fn cached_nodes_share_their_labels_and_annotations_but_not_their_names(#[case] roles: &[ControllerRole]) {
+    let (cache, key) = (cache_for(roles)(), format!("example.com/of-{}-roles", roles.len()));
+    let (pool, template) = (format!("pool of {key}"), key.repeat(30));
+    let cached = |name: &str| {
+        let node = json!({
+            "metadata": {
+                "name": name, "uid": name, "resourceVersion": "1",
+                "labels": { &key: pool, "kubernetes.io/hostname": name, MACHINE_NAME: format!("machine-of-{name}") },
+                "annotations": {
+                    labels::LAST_APPLIED_NODE_TEMPLATE: template, labels::NODE_OF: format!("ns/machine-of-{name}/uid"),
+                    "csi.volume.kubernetes.io/nodeid": format!("{{\"csi\":\"vm-of-{name}\"}}"),
+                },
+            },
+            "spec": { "providerID": format!("cloud:///vm-of-{name}") },
+        });
+        cache.wrote(serde_json::from_value(node).unwrap())
+    };
+    let [one, _other] = ["first", "second"].map(cached);
+    assert_eq!(one.labels().keys().find(|known| **known == key).map(SharedText::owners), Some(3), "both and the pool");
+    assert_eq!(one.labels().get(&key).map(SharedText::owners), Some(3));
+    assert_eq!(one.annotations().get(labels::LAST_APPLIED_NODE_TEMPLATE).map(SharedText::owners), Some(3));
+    for (map, key) in [
+        (one.labels(), "kubernetes.io/hostname"),
+        (one.labels(), MACHINE_NAME),
+        (one.annotations(), labels::NODE_OF),
+        (one.annotations(), "csi.volume.kubernetes.io/nodeid"),
+    ] {
+        assert_eq!(map.get(key).map(SharedText::owners), Some(1), "{key}");
+    }
 }
 
 fn machine(name: &str, phase: &str) -> Arc<Machine> {
@@ -240,7 +278,7 @@ fn two_managers_of_one_target_cluster_do_not_fight() {
     for second in 0..3600 {
         let metadata = if is_marked { marked(held()) } else { held() };
         let mut node = claimed(1201, metadata);
-        node.metadata.labels = Some([(MACHINE_NAME.to_owned(), "m".to_owned())].into());
+        node.labels_mut().insert(MACHINE_NAME, "m");
         for (memory, machines) in [(&mut ours, running()), (&mut theirs, vec![])] {
             let now = start + i64::from(second).seconds();
             let snapshot = Snapshot { memory: memory.clone(), now, ..snapshot(node.clone(), machines) };

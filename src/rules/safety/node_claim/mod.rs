@@ -20,6 +20,7 @@ use mcm_api::{
     labels::{self, CONTROL_PLANE_ROLES, MACHINE_NAME, NODE_FINALIZER, NOT_MANAGED},
     machine::{Machine, MachinePhase},
     node::Node,
+    sharing::SharedText,
 };
 use mcm_driver::Vm;
 
@@ -257,7 +258,7 @@ impl NodeClaimant<'_> {
 
 /// The Machine in the label of a Node.
 fn label_of(node: &Node) -> Option<&str> {
-    node.labels().get(MACHINE_NAME).map(String::as_str).filter(|name| !name.is_empty())
+    node.labels().get(MACHINE_NAME).map(SharedText::as_str).filter(|name| !name.is_empty())
 }
 
 fn is_labelled_for(node: &Node, machine: &Machine) -> bool {

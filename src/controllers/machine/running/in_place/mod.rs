@@ -147,8 +147,7 @@ mod tests {
         #[case] expected: Option<Reason>,
     ) {
         let mut node = Node::default();
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        node.metadata.labels = Some(labels.collect());
+        node.metadata.labels = Some(labels.iter().copied().collect());
         assert_eq!(next_of(&node, progress), expected);
     }
 }
