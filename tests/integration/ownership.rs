@@ -120,12 +120,16 @@ fn a_release_that_is_recorded_after_the_claim_of_the_successor_does_not_end_it()
 
 #[test]
 fn a_request_that_was_stopped_on_its_way_is_not_counted_among_the_others() {
+    let acts = [69.9, 70.5, 73.5, 74.5].map(|seconds| act(seconds, "a", ActPlace::Cloud));
     let mut record = handed_over();
-    record.add_resumption("a", at(70.0));
-    let acts = [act(69.9, "a", ActPlace::Cloud), act(70.5, "a", ActPlace::Cloud), act(71.5, "a", ActPlace::Cloud)];
+    record.add_resumption("a", at(70.0), None);
     let verdict = judged(record, &acts);
-    assert_eq!(verdict.strangers, [acts[0].clone(), acts[2].clone()]);
-    assert_eq!(verdict.resumed, [acts[1].clone()]);
+    assert_eq!((&verdict.strangers[..], &verdict.resumed[..]), (&acts[..1], &acts[1..]), "the signal is being sent");
+    let mut record = handed_over();
+    record.add_resumption("a", at(70.0), Some(at(71.0)));
+    let verdict = judged(record, &acts);
+    assert_eq!(verdict.strangers, [acts[0].clone(), acts[3].clone()]);
+    assert_eq!(verdict.resumed, acts[1..3]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 pub const CLAIMS: [&str; 2] = [MACHINES, "machine-controller-manager"];
 const MACHINES: &str = "machine-controller";
 /// A process that was stopped after it checked its membership, and before it sent its request, sends it when it continues.
-const RESUMES_WITHIN: SignedDuration = SignedDuration::from_secs(1);
+const RESUMES_WITHIN: SignedDuration = SignedDuration::from_secs(3);
 
 /// A write to an API server, or a request that may change something in a cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ pub struct OwnershipRecord {
     /// By namespace and Lease, in their order.
     holds: BTreeMap<(String, String), Vec<LeaseHold>>,
     acts: Vec<FleetAct>,
-    /// When processes continued, by replica.
-    continued: BTreeMap<String, Timestamp>,
+    /// When processes continued, by replica: the times before and after the signal.
+    continued: BTreeMap<String, (Timestamp, Option<Timestamp>)>,
 }
 
 impl OwnershipRecord {
@@ -78,9 +78,9 @@ impl OwnershipRecord {
         self.acts.push(act);
     }
 
-    /// A replica that was stopped continues.
-    pub fn add_resumption(&mut self, replica: &str, at: Timestamp) {
-        self.continued.insert(replica.to_owned(), at);
+    /// A replica that was stopped continues between these times. The second is `None` while the signal is being sent.
+    pub fn add_resumption(&mut self, replica: &str, before: Timestamp, after: Option<Timestamp>) {
+        self.continued.insert(replica.to_owned(), (before, after));
     }
 
     /// A write that may have been stored begins a hold and ends none. One that was stored also ends those of others.
@@ -160,9 +160,8 @@ impl OwnershipRecord {
     }
 
     fn has_just_continued(&self, act: &FleetAct) -> bool {
-        self.continued.get(&act.replica).is_some_and(|at| {
-            let later = act.at.duration_since(*at);
-            !later.is_negative() && later <= RESUMES_WITHIN
+        self.continued.get(&act.replica).is_some_and(|(before, after)| {
+            *before <= act.at && after.is_none_or(|after| act.at.duration_since(after) <= RESUMES_WITHIN)
         })
     }
 

@@ -57,8 +57,11 @@ impl FleetReplica {
 
     /// Continues the process after SIGSTOP.
     pub fn resume(&self) {
-        self.record.with(|record| record.add_resumption(&self.account, Timestamp::now()));
+        let before = Timestamp::now();
+        let note = |after| self.record.with(|record| record.add_resumption(&self.account, before, after));
+        note(None);
         self.manager.program.signal("CONT");
+        note(Some(Timestamp::now()));
     }
 
     /// Waits until the process has joined the fleet.
