@@ -8,13 +8,14 @@ use std::{
 
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
+    authorization::v1::SubjectAccessReview,
     core::v1::ServiceAccount,
 };
 use kube::{Api, Client, api::PostParams, config::Kubeconfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{control_plane::ControlPlane, objects};
+use super::{control_plane::ControlPlane, objects, wait};
 
 /// The account in the manifests of `config/standalone`.
 pub const ACCOUNT: &str = "mcm";
@@ -129,7 +130,25 @@ pub async fn viewer(control: &Client, admin: &Path, namespace: &str, is_of_clust
         }
         objects::apply(control, &binding).await;
     }
+    for (group, resource) in [("", "pods"), ("machine.sapcloud.io", "machines")] {
+        until_allowed(control, namespace, account, json!({"verb": "list", "group": group, "resource": resource})).await;
+    }
     kubeconfig(control, admin, namespace, account, folder).await
+}
+
+/// Waits until the authorizer allows an account a request in its namespace: bindings reach it late.
+async fn until_allowed(control: &Client, namespace: &str, account: &str, mut attributes: Value) {
+    attributes["namespace"] = namespace.into();
+    let what = format!("{account} of {namespace} to be allowed to {attributes}");
+    let user = format!("system:serviceaccount:{namespace}:{account}");
+    let spec = json!({"user": user, "resourceAttributes": attributes});
+    let review: SubjectAccessReview = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+    let reviews: Api<SubjectAccessReview> = Api::all(control.clone());
+    wait::until(&what, async || {
+        let answer = reviews.create(&PostParams::default(), &review).await.unwrap();
+        answer.status.is_some_and(|status| status.allowed).then_some(())
+    })
+    .await;
 }
 
 /// Lets an account list the names of all namespaces.
