@@ -200,7 +200,7 @@ async fn a_plan_of_200_machines_takes_seconds() {
         );
         let said = object["remarks"][0].as_str().unwrap();
         assert!(said.starts_with("all 200 machines are alike") && said.contains(remark), "{answer}");
-        assert!(took < Duration::from_secs(60), "{took:?}");
+        assert!(took < Duration::from_secs(180), "{took:?}");
         println!("a plan of 200 machines took {took:?}: {words:?}");
     }
 }

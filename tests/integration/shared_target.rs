@@ -61,8 +61,15 @@ async fn two_managers_of_one_target_leave_each_other_s_nodes_alone() {
     }
     let changes: usize = marks.values().map(|seen| seen.len() - 1).sum();
     assert!(changes <= 2 * ours.len(), "the mark came and went {changes} times: {marks:?}");
-    let writes: usize = writes.values().map(|versions| versions.len() - 1).sum();
-    assert!(writes <= 2 * ours.len(), "{writes} writes of {} nodes that nothing happens to", ours.len());
+    let writes: Vec<usize> = writes.values().map(|versions| versions.len() - 1).collect();
+    let (all, most) = (writes.iter().sum::<usize>(), writes.iter().max().copied().unwrap_or_default());
+    // Besides the mark and its removal, the finalizer of a Node of the other manager may be removed, once per creation timeout. In a
+    // loop of these removals, which the other manager undoes, a Node has 16 writes.
+    assert!(
+        all <= 3 * ours.len() && most <= 8,
+        "{all} writes of {} nodes that nothing happens to: {writes:?}",
+        ours.len()
+    );
     let kept =
         |scene: &Scene, world: &World| world.scene.now().names().iter().all(|name| scene.nodes.contains_key(name));
     assert!(kept(&second.scene.now(), &first), "nodes of the first namespace");

@@ -438,6 +438,6 @@ async fn a_tree_of_200_machines_takes_less_than_a_second() {
     })
     .await;
     let took = begin.elapsed();
-    assert!(took < Duration::from_secs(30), "{took:?}: {tree}");
+    assert!(took < Duration::from_secs(90), "{took:?}: {tree}");
     println!("a tree of 200 machines took {took:?}");
 }
