@@ -363,7 +363,7 @@ fn an_api_server_that_is_not_there_is_named_within_seconds() {
     fs::write(&path, kubeconfig).unwrap();
     let started_at = Instant::now();
     let said = stderr(mcm(&["run", "--target-kubeconfig"]).arg(&path), 1);
-    assert!(started_at.elapsed() < Duration::from_secs(12));
+    assert!(started_at.elapsed() < Duration::from_secs(40));
     assert!(said.starts_with("error: reach the API server https://127.0.0.1:1: Connection refused ("), "{said}");
     assert!(
         said.ends_with(
