@@ -158,14 +158,14 @@ fn the_first_problems_of_a_wholly_wrong_spec_are_reported() {
     assert_eq!(problems.errors.len(), 50);
 }
 
-/// The nearest name of each would take seconds.
+/// Keys as long as those with a nearest name may be, which would take half a minute or more for all of them in a debug build.
 #[rstest]
-#[case::of_the_spec(json!((0..90_000).map(|index| (format!("unknownKey{index}"), json!(1))).collect::<Map<_, _>>()))]
+#[case::of_the_spec(json!((0..150_000).map(|index| (format!("unknownKey{index:054}"), json!(1))).collect::<Map<_, _>>()))]
 #[case::of_many_objects(json!({ "name": "x", "disks": (0..30_000).map(|index| json!({ "gigabytes": 1, format!("label{index}"): 1 })).collect::<Vec<_>>() }))]
 fn any_number_of_unknown_keys_is_read_at_once(#[case] spec: Value) {
     let began = std::time::Instant::now();
     let (_, problems) = read(&spec);
     assert_eq!(problems.warnings.len(), 50);
     assert!(!problems.lists_more_warnings());
-    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
 }
