@@ -5,13 +5,14 @@ use std::{collections::BTreeSet, time::Duration};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::scene::Scene;
+use crate::{scene::Scene, support::objects};
 
+const NAMESPACE: &str = "kube-system";
 /// Static pods of kubeadm, without which a machine of a control plane does not count as healthy.
 const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
@@ -24,17 +25,22 @@ impl StaticPods {
         let client = scene.workload().client();
         Self(tokio::spawn(async move {
             let mut period = tokio::time::interval(Duration::from_millis(500));
-            let mut known = BTreeSet::new();
+            let mut known = BTreeSet::<String>::new();
             loop {
                 period.tick().await;
+                // What fails is repeated.
                 let Ok(now) = nodes(&client, &is_of_control_plane).await else { continue };
-                for node in now.difference(&known) {
-                    create_pods(&client, node).await;
+                let (new, gone) = (&now - &known, &known - &now);
+                for node in new {
+                    if create_pods(&client, &node).await.is_ok() {
+                        known.insert(node);
+                    }
                 }
-                for node in known.difference(&now) {
-                    delete_pods(&client, node).await;
+                for node in gone {
+                    if delete_pods(&client, &node).await.is_ok() {
+                        known.remove(&node);
+                    }
                 }
-                known = now;
             }
         }))
     }
@@ -53,29 +59,36 @@ async fn nodes(client: &Client, is_own: &impl Fn(&Node) -> bool) -> kube::Result
 }
 
 fn pods(client: &Client) -> Api<Pod> {
-    Api::namespaced(client.clone(), "kube-system")
+    Api::namespaced(client.clone(), NAMESPACE)
 }
 
-async fn create_pods(client: &Client, node: &str) {
+async fn create_pods(client: &Client, node: &str) -> kube::Result<()> {
     for component in COMPONENTS {
         let name = format!("{component}-{node}");
         let labels = json!({"tier": "control-plane", "component": component});
         let mirror = json!({"kubernetes.io/config.mirror": "simulated"});
         let pod = json!({
-            "metadata": {"name": name, "labels": labels, "annotations": mirror},
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels, "annotations": mirror},
             "spec": {"nodeName": node, "containers": [{"name": component, "image": "registry.invalid/component"}]},
         });
-        pods(client).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        objects::try_apply(client, &pod).await?;
         let ready = json!({"type": "Ready", "status": "True"});
         let status = json!({"status": {"phase": "Running", "conditions": [ready]}});
-        pods(client).patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        pods(client).patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
     }
+    Ok(())
 }
 
-async fn delete_pods(client: &Client, node: &str) {
+async fn delete_pods(client: &Client, node: &str) -> kube::Result<()> {
     for component in COMPONENTS {
-        pods(client).delete(&format!("{component}-{node}"), &DeleteParams::default().grace_period(0)).await.unwrap();
+        let at_once = DeleteParams::default().grace_period(0);
+        match pods(client).delete(&format!("{component}-{node}"), &at_once).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            answer => drop(answer?),
+        }
     }
+    Ok(())
 }
 
 /// An object of a flavour or of a ClusterClass, with an external etcd, because the members of kubeadm's own one would have to
