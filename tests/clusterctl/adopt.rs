@@ -86,7 +86,7 @@ impl Adoption {
     pub fn apply_with_kills_before(&self, ends: &[&str], read: impl Fn(&str)) -> BTreeSet<String> {
         let mut killed = BTreeSet::new();
         loop {
-            let mut command = self.command(&[&["apply", "--timeout=170s"], ends].concat());
+            let mut command = self.command(&[&["apply", "--timeout=600s"], ends].concat());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let mut lines = lines_of(&mut child);
             let mut step = String::new();
@@ -111,7 +111,7 @@ impl Adoption {
 
     /// Runs `mcm adopt apply` and kills it when it begins a step.
     pub fn stop_at(&self, ends: &[&str], step: &str) {
-        let mut command = self.command(&[&["apply", "--timeout=170s"], ends].concat());
+        let mut command = self.command(&[&["apply", "--timeout=600s"], ends].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = lines_of(&mut child);
         assert!(lines.any(|line| line.contains(step)), "it never came to that step");
@@ -236,7 +236,7 @@ fn machines_leave_core_and_return_and_the_cloud_does_not_notice() {
         // It is alive: machines come and go again.
         scene.scale(MACHINES + 1);
         scene.until("one more Machine", async || scene.has_running(MACHINES + 1)).await;
-        scene.kubectl(&["delete", "cluster", "adopted", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "adopted", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }
@@ -272,7 +272,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         let status = adoption.must(&["status"]);
         assert!(status.contains("Forward") && status.contains("attach the MCM Machines"), "{status}");
         assert_eq!(scene.all("machinedeployments.machine.sapcloud.io").len(), 1);
-        adoption.must(&["abort", "--timeout=170s"]);
+        adoption.must(&["abort", "--timeout=600s"]);
         assert_eq!(adoption.essence().await, before);
         assert_eq!(adoption.names(&NATIVE), [""; 0]);
         assert_eq!(scene.all("mcmmigrations")[0]["status"]["authority"], "ClusterAPI");
@@ -280,7 +280,7 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
         let again = adoption.run(&["abort"]);
         assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("nothing to undo"));
 
-        adoption.must(&["apply", "--to", "native", "--timeout=170s"]);
+        adoption.must(&["apply", "--to", "native", "--timeout=600s"]);
         assert_eq!(adoption.essence().await, before);
         assert_eq!(journal_of(scene, &from, &ids), [""; 0], "the cloud noticed");
         // The native controllers are at work.
@@ -293,9 +293,9 @@ fn a_plan_is_shown_and_what_is_under_way_is_undone() {
                 (all.iter().filter(runs).count() == 3).then_some(())
             })
             .await;
-        adoption.must(&["apply", "--to", "capi", "--timeout=170s"]);
+        adoption.must(&["apply", "--to", "capi", "--timeout=600s"]);
         scene.until("three Machines", async || scene.has_running(3)).await;
-        scene.kubectl(&["delete", "cluster", "undecided", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "undecided", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

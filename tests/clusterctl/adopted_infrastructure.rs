@@ -178,7 +178,7 @@ fn a_cluster_that_was_removed_by_force_is_adopted_by_another_one() {
             scene.kubectl(&["annotate", NATIVES, name_of(native), "machine.mcm/delete-vm="]);
         }
         scene.until("their VMs to be gone", async || (scene.vms().await.len() == 1).then_some(())).await;
-        scene.kubectl(&["delete", "cluster", "taken", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "taken", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

@@ -219,7 +219,7 @@ fn workers_of_a_stock_cluster_of_capa_move_to_mcm_and_back() {
         assert!(!new_vm(&cloud, &before).await.has_uid);
         assert_eq!((calls("RunInstances"), capa.deeds().len()), (1, deeds.len() + 1));
 
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
         assert!(cloud.ec2.vms().await.is_empty());
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
     });
@@ -304,7 +304,7 @@ fn a_pool_of_a_stock_cluster_of_capa_moves_to_mcm_and_back() {
 
         scale("machinepool", MEMBERS + 2);
         scene.until("one more VM of the group", async || scene.has_pool_of(MEMBERS + 2)).await;
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
         assert!(cloud.ec2.vms().await.is_empty());
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
     });

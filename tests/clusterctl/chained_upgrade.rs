@@ -183,7 +183,7 @@ fn control_plane_workers_and_a_pool_are_upgraded_over_two_versions_with_their_im
         let [first, last] = count("mp-0");
         assert!(first == POOL && (POOL..=POOL + 1).contains(&last), "{:?}", record.seen);
         scene.until("the topology to be reconciled", async || is_reconciled(&scene)).await;
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

@@ -109,7 +109,7 @@ fn workers_join_the_control_plane_of_another_provider() {
         let are_paused = async || scene.all("mcmmachine").iter().all(is_paused).then_some(());
         scene.until("the provider to leave the machines alone", are_paused).await;
         scene.kubectl(&["patch", "cluster", "hybrid", "--type=merge", "-p", r#"{"spec":{"paused":false}}"#]);
-        scene.kubectl(&["delete", "cluster", "hybrid", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "hybrid", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

@@ -52,7 +52,7 @@ fn a_vm_stays_while_core_drains_its_node_and_goes_after_the_timeout() {
         scene.until("the Machine to be gone", async || scene.has_running(1)).await;
         assert!(!scene.vms().await.contains_key(&chosen) && world.nodes.find("", "node", &chosen).is_none());
         assert_eq!(scene.vms().await.len(), 1, "a timeout is no rollout");
-        scene.kubectl(&["delete", "cluster", "drained", "--cascade=foreground", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "drained", "--cascade=foreground", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

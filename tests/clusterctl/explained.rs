@@ -142,7 +142,7 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
         let (code, answer) = scene.until_it_waits_for("mcmmachine/explained-stray", text).await;
         assert_eq!((code, &answer["waits"][0]["kind"]), (4, &json!("Owner")), "{answer}");
         scene.run_first_remedy(&answer);
-        scene.kubectl(&["delete", "mcmmachine", "explained-stray", "--timeout=170s"]);
+        scene.kubectl(&["delete", "mcmmachine", "explained-stray", "--timeout=600s"]);
 
         // A Machine without bootstrap data: its config is paused.
         let metadata = json!({
@@ -172,7 +172,7 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
         scene.run_first_remedy(&answer);
         let (_, cluster) = scene.read(&["why", "cluster/explained"]).await;
         assert_eq!(cluster["objects"][0]["machines"][0]["object"]["name"], "explained-lone", "{cluster}");
-        scene.kubectl(&["delete", "machine.cluster.x-k8s.io", "explained-lone", "--timeout=170s"]);
+        scene.kubectl(&["delete", "machine.cluster.x-k8s.io", "explained-lone", "--timeout=600s"]);
 
         // A drain that a budget blocks.
         guarded_pod(&scene, &chosen).await;
@@ -194,7 +194,7 @@ fn the_cause_of_a_machine_is_found_with_one_command() {
         let words: Vec<&str> = skip["text"].as_str().unwrap().split(' ').skip(1).collect();
         world.kubectl(&words);
         scene.until("the Machine to be gone", async || scene.has_running(1)).await;
-        scene.kubectl(&["delete", "cluster", "explained", "--cascade=foreground", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "explained", "--cascade=foreground", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

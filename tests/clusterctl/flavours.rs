@@ -783,7 +783,7 @@ fn every_machine_of_the_flavour_becomes_a_node(#[case] flavour: &str) {
         assert_eq!(domains, &json!([{"name": cloud.zone(), "controlPlane": true}]));
         assert_eq!(other.as_ref().map_or(0, |other| other.deeds().len()), 1 + WORKERS - own);
 
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
         assert!(cloud.simulation().vms().await.iter().all(|vm| vm.cluster != scene.name));
         assert_members(&scene, cloud.as_ref()).await;
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
@@ -833,7 +833,7 @@ fn a_flavour_needs_no_load_balancer(#[case] flavour: &str) {
             _ => Value::Null,
         };
         assert_eq!(cluster["spec"]["controlPlaneLoadBalancer"], empty);
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
     });
 }
 
@@ -887,6 +887,6 @@ fn an_upgrade_of_a_topology_needs_an_image_of_its_version() {
                 (template_of_control_plane()? == next).then_some(())
             })
             .await;
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
     });
 }

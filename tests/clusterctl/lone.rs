@@ -104,17 +104,17 @@ fn one_machine_is_moved_by_its_name_and_no_other() {
         adoption.stop_at(&["--from", "capi", one[0], one[1]], "create the class of the MCM Machine, paused");
         let status = adoption.must(&["status"]);
         assert!(status.contains("machine named-alone-0") && status.contains("Forward"), "{status}");
-        adoption.must(&[&["abort", "--timeout=170s"][..], &one].concat());
+        adoption.must(&[&["abort", "--timeout=600s"][..], &one].concat());
         assert_eq!(adoption.essence().await, before);
         assert_eq!(free(scene), [""; 0]);
         scene.until("all Machines to run", async || scene.has_running(3)).await;
 
-        adoption.must(&[&["apply", "--from", "capi", "--timeout=170s"][..], &one].concat());
+        adoption.must(&[&["apply", "--from", "capi", "--timeout=600s"][..], &one].concat());
         assert_eq!((adoption.essence().await, free(scene)), (before, vec!["named-alone-0".to_owned()]));
         // The native controllers are at work.
         scene.kubectl(&["delete", "machines.machine.sapcloud.io", "named-alone-0", "--timeout=120s"]);
         assert_eq!(scene.vms().await.len(), 2);
-        scene.kubectl(&["delete", "cluster", "named", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "named", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

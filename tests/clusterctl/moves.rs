@@ -155,7 +155,7 @@ fn a_cluster_moves_there_and_back_and_the_cloud_does_not_notice() {
         // It is alive: machines come and go again.
         here.scale(WORKERS + 1);
         here.until("one more Machine", async || here.has_running(WORKERS + 1)).await;
-        here.kubectl(&["delete", "cluster", "moved", "--timeout=170s"]);
+        here.kubectl(&["delete", "cluster", "moved", "--timeout=600s"]);
         assert!(here.vms().await.is_empty());
     });
 }
@@ -185,7 +185,7 @@ fn a_move_survives_the_death_of_both_managers() {
         is_gone_from(&here).await;
         assert_eq!((there.vms().await, nodes(&there)), (before, nodes_before));
         assert_eq!(journal_of(&there, &from, &ids), [""; 0], "the cloud noticed");
-        there.kubectl(&["delete", "cluster", "mortal", "--timeout=170s"]);
+        there.kubectl(&["delete", "cluster", "mortal", "--timeout=600s"]);
         assert!(there.vms().await.is_empty());
     });
 }
@@ -220,7 +220,7 @@ fn mv6_a_move_waits_for_a_vm_in_the_making() {
         there.until("the pool", async || there.has_pool_of(1)).await;
         let vms = there.vms().await;
         assert_eq!(vms.iter().map(|(name, ids)| (name.as_str(), ids.len())).collect::<Vec<_>>(), [(name, 1)]);
-        there.kubectl(&["delete", "cluster", "making", "--timeout=170s"]);
+        there.kubectl(&["delete", "cluster", "making", "--timeout=600s"]);
         assert!(there.vms().await.is_empty());
     });
 }

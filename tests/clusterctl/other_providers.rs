@@ -126,7 +126,7 @@ fn machines_of_another_provider_come_to_mcm_and_return_and_nobody_notices() {
         // It works: the other provider creates one more, and deletes them all.
         scene.scale(MACHINES + 1);
         scene.until("one more Machine", async || scene.has_running(MACHINES + 1)).await;
-        scene.kubectl(&["delete", "cluster", "foreign", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "foreign", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }
@@ -154,21 +154,21 @@ fn a_migration_between_providers_is_undone_and_continued_to_native() {
 
         adoption.stop_at(&["--from", "other", "--to", "capi"], "switch the references to the MCMMachines");
         assert_eq!(scene.all("mcmmachines").len(), 2);
-        adoption.must(&["abort", "--timeout=170s"]);
+        adoption.must(&["abort", "--timeout=600s"]);
         assert_eq!(essence(&adoption).await, before);
         assert!(scene.all("mcmmachines").is_empty());
         assert_eq!(scene.all("mcmmigrations")[0]["status"]["authority"], "OtherProvider");
         scene.until("all Machines to run", async || scene.has_running(2)).await;
 
-        adoption.must(&["apply", "--from", "other", "--to", "capi", "--timeout=170s"]);
+        adoption.must(&["apply", "--from", "other", "--to", "capi", "--timeout=600s"]);
         assert_eq!(essence(&adoption).await, before);
-        adoption.must(&["apply", "--from", "capi", "--to", "native", "--timeout=170s"]);
+        adoption.must(&["apply", "--from", "capi", "--to", "native", "--timeout=600s"]);
         assert_eq!((scene.vms().await, nodes(scene)), (before.vms, before.nodes));
-        adoption.must(&["apply", "--from", "native", "--to", "capi", "--timeout=170s"]);
+        adoption.must(&["apply", "--from", "native", "--to", "capi", "--timeout=600s"]);
         scene.until("all Machines to run", async || scene.has_running(2)).await;
         assert_eq!(other.deeds(), deeds);
         adoption.found_no_orphans();
-        scene.kubectl(&["delete", "cluster", "borrowed", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "borrowed", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
     });
 }

@@ -60,7 +60,7 @@ fn a_control_plane_is_created_and_replaced_behind_a_load_balancer_that_returns_a
             .await;
         until_all_are_members(&scene, &*cloud).await;
 
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
         assert!(cloud.members().await.is_empty() && cloud.living().await.is_empty());
     });
 }

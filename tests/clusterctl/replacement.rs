@@ -112,7 +112,7 @@ fn the_members_are_the_living_machines_while_a_control_plane_is_replaced_and_our
         assert_eq!(seen.fewest, Some(MACHINES), "another one is registered before one leaves");
         assert!(seen.events > 20, "{seen:?}");
 
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
         assert_eq!((ec2.members().await, ec2.living().await), (BTreeSet::new(), BTreeSet::new()));
     });
 }

@@ -119,12 +119,12 @@ fn a_cluster_of_the_class_is_scaled_and_rolled_by_its_topology() {
         scene.is_idle(&QUIET).await;
         assert!(condition(&cluster(), "TopologyReconciled").starts_with("True"), "{}", cluster());
 
-        scene.kubectl(&["delete", "cluster", "classy", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "classy", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
         for kind in ["mcmcluster", "mcmmachine", "machines.machine.sapcloud.io", "machineclass"] {
             scene.until("the rest to be gone", async || scene.all(kind).is_empty().then_some(())).await;
         }
-        scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=170s"]);
+        scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=600s"]);
     });
 }
 
@@ -196,12 +196,12 @@ fn a_pool_of_the_class_is_scaled_and_rolled_by_its_topology() {
         let cluster = scene.get("cluster", "pools");
         assert!(condition(&cluster, "TopologyReconciled").starts_with("True"), "{cluster}");
 
-        scene.kubectl(&["delete", "cluster", "pools", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "pools", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
         for kind in ["mcmmachinepool", "machineclass", "machinedeployments.machine.sapcloud.io"] {
             scene.until("the rest to be gone", async || scene.all(kind).is_empty().then_some(())).await;
         }
-        scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=170s"]);
+        scene.kubectl(&["delete", "clusterclass", "simulated", "--timeout=600s"]);
     });
 }
 
@@ -313,7 +313,7 @@ fn core_applies_the_patches_of_a_converted_class() {
         assert_eq!((&machine["sshKeyName"], &machine["instanceType"]), (&json!("ops"), &json!("replaced")));
         assert_eq!(scene.selected("awsmachinetemplate", owned).len(), 1, "the workers have none");
 
-        scene.kubectl(&["delete", "cluster", "converted", "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", "converted", "--timeout=600s"]);
         scene.kubectl(&["delete", "clusterclass", "converted", "--timeout=60s"]);
     });
 }

@@ -488,7 +488,7 @@ impl ClusterLife {
 impl ClusterLife {
     /// Deletes the Cluster. No VM, member, Node or object is left.
     async fn delete(&self, kubelets: Option<Kubelets>) {
-        self.scene.kubectl(&["delete", CLUSTERS, &self.scene.name, "--timeout=170s"]);
+        self.scene.kubectl(&["delete", CLUSTERS, &self.scene.name, "--timeout=600s"]);
         if let Some(cloud) = &self.cloud {
             let vms = cloud.simulation().vms().await;
             assert!(vms.iter().all(|vm| vm.cluster != self.scene.name), "{vms:?}");

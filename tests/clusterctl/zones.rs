@@ -169,7 +169,7 @@ fn a_control_plane_and_a_pool_are_spread_over_the_zones_of_one_description(#[cas
         }
         assert_eq!(cloud.simulation().violations(), [""; 0]);
 
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
         assert!(cloud.simulation().vms().await.iter().all(|vm| vm.cluster != scene.name));
         scene.until("the Nodes to be gone", async || kubelets.are_gone().await).await;
         manager.assert_sound();
@@ -217,6 +217,6 @@ fn a_topology_has_the_zones_of_its_variable(#[case] flavour: &str, #[case] value
         let domains = cluster["spec"]["failureDomains"].as_array().unwrap();
         let further = json!({"name": value[0]["name"], "controlPlane": true});
         assert_eq!((domains.len(), &domains[1]), (2, &further), "{cluster:#}");
-        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=170s"]);
+        scene.kubectl(&["delete", "cluster", &scene.name, "--timeout=600s"]);
     });
 }

@@ -85,7 +85,7 @@ fn a_cluster_moves_there_and_back_while_our_manager_is_killed_at_every_moment() 
             &["", "SIGKILL when", "of", "move", "and then complete after", "changes in the cloud"],
             rows,
         );
-        here.kubectl(&["delete", "cluster", "hunted", "--timeout=170s"]);
+        here.kubectl(&["delete", "cluster", "hunted", "--timeout=600s"]);
         assert!(here.vms().await.is_empty());
     });
 }

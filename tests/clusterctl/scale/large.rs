@@ -68,7 +68,7 @@ fn a_large_pool_is_rolled_within_its_bounds() {
         row("the MachineDeployment is rolled by core, with the same bounds", workers, start);
 
         let start = Instant::now();
-        scene.kubectl(&["delete", "machine.cluster.x-k8s.io/large-cp-0", "--timeout=170s"]);
+        scene.kubectl(&["delete", "machine.cluster.x-k8s.io/large-cp-0", "--timeout=600s"]);
         scene.kubectl(&["delete", "cluster", "large", "--timeout=600s"]);
         assert!(scene.vms().await.is_empty());
         row("the Cluster is deleted", workers + pool + 1, start);
