@@ -23,8 +23,9 @@ use crate::{
     support::wait,
 };
 
-/// Longer than a manager takes to follow another one that was killed, and than a VM takes to be created.
-pub const LIMIT: Duration = Duration::from_secs(180);
+/// Longer than a manager takes to follow another one that was killed, and than a VM takes to be created; only a failure waits this
+/// long.
+pub const LIMIT: Duration = Duration::from_secs(600);
 
 /// The record of all events of MCMMachines.
 #[derive(Clone, Debug, Default)]
