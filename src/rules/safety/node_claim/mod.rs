@@ -272,7 +272,7 @@ fn is_given_up(node: &Node) -> bool {
 }
 
 fn is_control_plane(node: &Node) -> bool {
-    CONTROL_PLANE_ROLES.iter().any(|role| node.labels().contains_key(*role))
+    CONTROL_PLANE_ROLES.iter().any(|role| node.labels().contains_key(role))
 }
 
 /// A manager saw its Node. Only managers write statuses.
