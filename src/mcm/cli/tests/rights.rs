@@ -19,6 +19,7 @@ use super::{
     readers::ClusterState,
     stage::{NAMESPACE, PoolStage, play, pool},
 };
+use mcm_controllers::{MACHINES as MACHINES_ROLE, SETS as SETS_ROLE};
 use mcm_driver::tls::use_ring;
 use mcm_fake_api::{
     ATTACHMENTS, ApiCall, ApiVerb, BUDGETS, CLASSES, CallDelivery, DEPLOYMENTS, DeliveryOutcome, EVENTS, Kind, LEASES,
@@ -116,6 +117,10 @@ fn without_a_right_no_command_gives_an_all_clear() {
         stage.control.create(&DEPLOYMENTS, pool(2)).unwrap();
         stage.settle().await;
         stage.control.create(&EVENTS, json!({ "metadata": { "name": "e", "namespace": NAMESPACE } })).unwrap();
+        // The commands below take their time, by a clock that is not the manager's.
+        for role in [SETS_ROLE, MACHINES_ROLE] {
+            stage.patch(&LEASES, role.lease, &json!({ "spec": { "leaseDurationSeconds": 86_400 } }));
+        }
         stage.state()
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
