@@ -148,13 +148,13 @@ async fn a_machine_that_does_not_join_in_time_is_replaced() {
     let world = World::new("late").await;
     let _manager = world.run(&[]).await;
     world.cloud.control(json!({"neverJoin": ["*"]})).await;
-    world.pool(1, json!({"spec": {"template": {"spec": {"creationTimeout": "2s"}}}})).await;
+    world.pool(1, json!({"spec": {"template": {"spec": {"creationTimeout": "20s"}}}})).await;
     let late = world
         .find("a machine that failed", |scene| {
             scene.told.iter().find(|told| told.phase == MachinePhase::Failed).cloned()
         })
         .await;
-    assert_eq!(late.operation.description, format!("Machine {} failed to join the cluster in 2s.", late.machine));
+    assert_eq!(late.operation.description, format!("Machine {} failed to join the cluster in 20s.", late.machine));
 
     // A failed machine whose Node joins before it is deleted runs again.
     world
