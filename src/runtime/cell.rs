@@ -602,7 +602,7 @@ impl ControllerCell {
         for (name, run) in &tasks.workers {
             let (name, run, stop) = ((*name).to_owned(), Arc::clone(run), stop.clone());
             let work = panics::kept(PanicPlace::Task, format!("the workers of {name}"), move || run(stop.clone()));
-            workers.spawn(fence::within(fence::current(), panics::of_cell(panics::cell(), work)));
+            workers.spawn(fence::within(fence::current(), panics::of_current_cell(work)));
         }
         tracing::info!(cell = self.config.name, role = role.name, scope = %self.config.scope, "controllers started");
         stop.cancelled().await;

@@ -24,7 +24,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{clock::TimeSource, events::occurrence::EventOccurrence, metrics::MetricsRegistry};
+use super::{clock::TimeSource, events::occurrence::EventOccurrence, metrics::MetricsRegistry, panics};
 use mcm_rules::plan::Event;
 
 /// Events that may wait to be written.
@@ -58,7 +58,8 @@ impl EventRecorder {
         metrics: MetricsRegistry,
     ) -> Self {
         let (jobs, queue) = mpsc::channel(WAITING);
-        tokio::spawn(EventWriter { client, known: EventCorrelator::default(), metrics: metrics.clone() }.run(queue));
+        let writer = EventWriter { client, known: EventCorrelator::default(), metrics: metrics.clone() };
+        tokio::spawn(panics::of_current_cell(writer.run(queue)));
         Self { component, jobs, clock, metrics }
     }
 

@@ -70,8 +70,13 @@ pub async fn of_cell<F: Future>(cell: Arc<str>, work: F) -> F::Output {
     CELL.scope(cell, work).await
 }
 
-/// The cell for which the current task works; empty without a name.
-pub(crate) fn cell() -> Arc<str> {
+/// Does work for the cell of the current task, in a task that is spawned for it.
+pub fn of_current_cell<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    of_cell(cell(), work)
+}
+
+/// The cell for which the current task works; empty without a name. Each line of the log has it.
+pub fn cell() -> Arc<str> {
     CELL.try_with(Arc::clone).unwrap_or_default()
 }
 
@@ -96,7 +101,7 @@ pub fn keep<F>(place: PanicPlace, what: String, make: impl Fn() -> F + Send + Sy
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    AbortOnDropHandle::new(tokio::spawn(of_cell(cell(), kept(place, what, make))))
+    AbortOnDropHandle::new(tokio::spawn(of_current_cell(kept(place, what, make))))
 }
 
 /// Does work again, after growing pauses, for as long as it panics.

@@ -6,6 +6,8 @@ use std::{io, panic::resume_unwind};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::panics;
+
 /// A runtime with one thread, until it is dropped.
 #[derive(Debug)]
 pub struct SeparateRuntime {
@@ -41,9 +43,9 @@ impl Drop for SeparateRuntime {
     }
 }
 
-/// Does work in another runtime. It ends when this future is dropped, and its panics are passed on.
+/// Does work of the current cell in another runtime. It ends when this future is dropped, and its panics are passed on.
 pub async fn run_in<T: Send + 'static>(runtime: &Handle, work: impl Future<Output = T> + Send + 'static) -> T {
-    match AbortOnDropHandle::new(runtime.spawn(work)).await {
+    match AbortOnDropHandle::new(runtime.spawn(panics::of_current_cell(work))).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
@@ -73,6 +75,17 @@ mod tests {
         work.await.unwrap().unwrap();
         let name = separate.within(|| tokio::spawn(async { thread::current().name().map(str::to_owned) }));
         assert_eq!(name.await.unwrap().as_deref(), Some("test"));
+    }
+
+    #[tokio::test]
+    async fn work_in_another_runtime_is_that_of_the_same_cell() {
+        let separate = SeparateRuntime::start("test").unwrap();
+        let work = run_in(separate.handle(), async {
+            (panics::cell(), tokio::spawn(panics::of_current_cell(async { panics::cell() })))
+        });
+        let (cell, spawned) = panics::of_cell("a".into(), work).await;
+        assert_eq!((&*cell, &*spawned.await.unwrap()), ("a", "a"));
+        assert_eq!(&*run_in(separate.handle(), async { panics::cell() }).await, "");
     }
 
     #[tokio::test]

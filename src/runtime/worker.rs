@@ -140,7 +140,7 @@ impl<H: KeyReconciler> WorkerPool<H> {
                 Some(_) = in_flight.join_next(), if !in_flight.is_empty() => {}
                 (key, meter) = self.queue.take(), if in_flight.len() < self.limit => {
                     let workers = Arc::clone(&self);
-                    let work = panics::of_cell(panics::cell(), async move {
+                    let work = panics::of_current_cell(async move {
                         let _meter = meter;
                         workers.work(&key).await;
                     });

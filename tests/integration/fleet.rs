@@ -65,7 +65,7 @@ async fn two_cells_of_one_process_do_not_meet() {
     // A cell that is added is served at once, and none before.
     fleet.write(&[0]);
     let [mut one, other] = [fleet.launch(), fleet.launch()];
-    let _other = other.ready().await;
+    let other = other.ready().await;
     one.until_ready().await;
     serve(first, 3, "small").await;
     assert!(second.scene.now().machines.values().all(|machine| machine.phase() == MachinePhase::New));
@@ -111,6 +111,7 @@ async fn two_cells_of_one_process_do_not_meet() {
     fleet.write(&[1, 0]);
     serve(second, 4, "large").await;
     fleet.assert_apart().await;
+    assert_cells_are_named(&[one.program.log(), other.program.log()].concat());
 
     // A file that cannot be read changes nothing.
     fleet.replace("cells: [");
@@ -259,6 +260,20 @@ async fn serve(world: &World, count: usize, class: &str) {
             TWINS.iter().all(|twin| scene.phase(twin) == Some(MachinePhase::Running) && scene.nodes.contains_key(*twin))
         })
         .await;
+}
+
+/// Each line about Leases and machines has its cell, and there are lines of both cells.
+fn assert_cells_are_named(log: &str) {
+    for text in ["became leader", "successfully joined"] {
+        for cell in ["a", "b"] {
+            let field = format!(" cell=\"{cell}\"");
+            assert!(log.lines().any(|line| line.contains(text) && line.contains(&field)), "no {text:?} of {field}");
+        }
+    }
+    let texts = ["became leader", "leader changed", "released the lease", "stopped leading", "successfully joined"];
+    let is_of_cell = |line: &&str| texts.iter().any(|text| line.contains(text));
+    let wrong: Vec<&str> = log.lines().filter(is_of_cell).filter(|line| line.matches(" cell=").count() != 1).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Holders of the leases of a cell. An expired lease has no holder: a process that aborted a reconcile leaves its name there.

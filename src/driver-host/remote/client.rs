@@ -28,6 +28,7 @@ use mcm_driver::{
     spec::ClassProblems,
     vm::{Vm, VmsByProviderId},
 };
+use mcm_runtime::panics;
 
 /// The treatment of the driver's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl RemoteDriver {
         timing: KeeperTiming,
     ) -> Self {
         let line = Arc::new(DriverConnections::new(endpoint.clone(), Arc::clone(observer), timing));
-        let keeper = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&line).keep()));
+        let keeper = AbortOnDropHandle::new(tokio::spawn(panics::of_current_cell(Arc::clone(&line).keep())));
         let (verdicts, hooks) = (Arc::default(), Arc::default());
         Self { name: interned(&endpoint.name), texts, line, verdicts, hooks, _keeper: keeper }
     }
@@ -146,7 +147,7 @@ impl Driver for RemoteDriver {
         if is_due {
             let (line, verdicts, hooks) = (Arc::clone(&self.line), Arc::clone(&self.verdicts), Arc::clone(&self.hooks));
             let (class, name) = (class.clone(), self.name);
-            tokio::spawn(async move {
+            tokio::spawn(panics::of_current_cell(async move {
                 let asked = problems_of(&line, name, &class).await;
                 let broke = asked.is_err();
                 if let Err(error) = &asked {
@@ -159,7 +160,7 @@ impl Driver for RemoteDriver {
                 }
                 let hooks = hooks.lock().clone();
                 hooks.iter().for_each(|hook| hook(&class));
-            });
+            }));
         }
         known
     }

@@ -9,13 +9,18 @@ use std::{
 
 use anyhow::{Context, Result};
 use jiff::{Timestamp, tz::TimeZone};
-use tracing::{Event, Level, Subscriber, field::Field};
+use serde_json::Value;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
 use tracing_subscriber::{
     Layer, Registry,
+    field::RecordFields,
     filter::Targets,
     fmt::{
-        self, FmtContext, FormatEvent, FormatFields,
-        format::{Writer, debug_fn},
+        self, FmtContext, FormatEvent, FormatFields, MakeWriter,
+        format::{Format, Json, Writer},
     },
     layer::SubscriberExt,
     registry::LookupSpan,
@@ -24,9 +29,13 @@ use tracing_subscriber::{
 
 use super::flags::{LogFormat, LogOptions};
 use mcm_insight::terminal::harmless;
+use mcm_runtime::panics;
 
 /// The environment variable whose filter overrides `--v`.
 const OVERRIDE: &str = "RUST_LOG";
+
+/// The field with the cell of a line. A process with one cell has none.
+const CELL: &str = "cell";
 
 /// Silences libraries that log what may contain secrets: kube's client whole responses that it cannot decode, of which it also
 /// returns the errors, and AWS's SDK whole requests with user data and tokens.
@@ -44,17 +53,74 @@ pub fn install(options: &LogOptions) -> Result<()> {
     };
     // Not `EnvFilter`: it filters by fields, too, for which every process would hold a regular expression engine.
     let filter = filter(&directives).with_context(|| format!("read {OVERRIDE}={directives:?}"))?;
-    let lines = fmt::layer().with_writer(io::stderr).with_ansi(has_colours());
-    let lines: Box<dyn Layer<Registry> + Send + Sync> = match options.format {
-        LogFormat::Text => lines.fmt_fields(debug_fn(write_field)).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
-        LogFormat::Klog => lines.with_ansi(false).fmt_fields(debug_fn(write_field)).event_format(KlogLine).boxed(),
-    };
+    let lines = lines(options.format, io::stderr, has_colours());
     match tracing_subscriber::registry().with(lines).with(filter).try_init() {
         Ok(()) => std::panic::set_hook(Box::new(log_panic)),
         Err(_) => tracing::debug!("logger already installed"),
     }
     Ok(())
+}
+
+/// Writes each event as a line.
+fn lines<W>(format: LogFormat, writer: W, has_colours: bool) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines = fmt::layer::<Registry>().with_writer(writer).with_ansi(has_colours);
+    match format {
+        LogFormat::Text => lines.fmt_fields(LineFields).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).map_event_format(JsonLine).boxed(),
+        LogFormat::Klog => lines.with_ansi(false).fmt_fields(LineFields).event_format(KlogLine).boxed(),
+    }
+}
+
+/// Formats the fields of an event, and adds the cell of the current task unless it is one of them.
+struct LineFields;
+
+impl<'w> FormatFields<'w> for LineFields {
+    fn format_fields<R: RecordFields>(&self, mut out: Writer<'w>, fields: R) -> std::fmt::Result {
+        let mut visitor = FieldWriter { out: &mut out, has_cell: false, written: Ok(()) };
+        fields.record(&mut visitor);
+        let FieldWriter { has_cell, written, .. } = visitor;
+        written?;
+        match panics::cell() {
+            cell if has_cell || cell.is_empty() => Ok(()),
+            cell => write_field(&mut out, CELL, &cell),
+        }
+    }
+}
+
+struct FieldWriter<'a, 'w> {
+    out: &'a mut Writer<'w>,
+    has_cell: bool,
+    written: std::fmt::Result,
+}
+
+impl Visit for FieldWriter<'_, '_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.has_cell |= field.name() == CELL;
+        self.written = self.written.and_then(|()| write_field(self.out, field.name(), value));
+    }
+}
+
+/// Formats an event as a JSON object, and adds the cell of the current task unless the event names it.
+struct JsonLine(Format<Json>);
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, fields: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        let cell = panics::cell();
+        if cell.is_empty() || event.metadata().fields().field(CELL).is_some() {
+            return self.0.format_event(fields, out, event);
+        }
+        let mut line = String::new();
+        self.0.format_event(fields, Writer::new(&mut line), event)?;
+        let line = line.trim_end().strip_suffix('}').ok_or(std::fmt::Error)?;
+        writeln!(out, "{line},\"{CELL}\":{}}}", Value::from(&*cell))
+    }
 }
 
 /// Formats an event as klog does: `Lmmdd hh:mm:ss.uuuuuu process source:line] message`. The log pipeline of Gardener parses these
@@ -103,10 +169,10 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 
 /// Writes the message, and fields as `name=value`: values with spaces in quotes, empty ones not at all. Texts of objects neither
 /// begin a line nor control a terminal.
-fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+fn write_field(out: &mut Writer<'_>, name: &str, value: &dyn Debug) -> std::fmt::Result {
     let text = format!("{value:?}");
     let is_plain = !text.contains(char::is_control);
-    match field.name() {
+    match name {
         "message" if is_plain => out.write_str(&text),
         "message" => out.write_str(&harmless(&text).replace('\n', "\\n")),
         _ if matches!(text.as_str(), "" | "\"\"" | "None") => Ok(()),
@@ -130,6 +196,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use futures::FutureExt;
     use rstest::rstest;
 
     #[derive(Clone, Default)]
@@ -146,58 +213,67 @@ mod tests {
         }
     }
 
+    fn written(format: LogFormat, events: impl FnOnce()) -> Vec<String> {
+        let written = Lines::default();
+        let writer = written.clone();
+        let layer = lines(format, move || writer.clone(), false);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), events);
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn fields_can_be_parsed_and_empty_ones_are_left_out() {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let layer = fmt::layer()
-            .without_time()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .fmt_fields(debug_fn(write_field));
         let until: Option<String> = None;
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let lines = written(LogFormat::Text, || {
             let object = "deployment demo/pool";
             tracing::info!(cell = "", object = %object, machine = %"demo/pool-1", name = "a b", ?until, n = 3, "scaled");
         });
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let expected = r#"scaled object="deployment demo/pool" machine=demo/pool-1 name="a b" n=3"#;
-        assert!(text.trim_end().ends_with(expected), "{text}");
+        assert!(lines[0].ends_with(expected), "{lines:?}");
     }
 
     #[test]
     fn a_text_of_an_object_neither_begins_a_line_nor_controls_the_terminal() {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let layer = fmt::layer().without_time().with_ansi(false).with_writer(move || writer.clone());
-        let layer = layer.fmt_fields(debug_fn(write_field));
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let lines = written(LogFormat::Text, || {
             let text = "\"quota\"\x1b[2J\nERROR mcm: forged";
             tracing::info!(error = %text, machine = %"a\nb", "failed: {text}");
         });
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(text.lines().count(), 1, "{text}");
-        assert!(!text.trim_end().contains(char::is_control), "{text}");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(!lines[0].contains(char::is_control), "{lines:?}");
+    }
+
+    #[rstest]
+    #[case(LogFormat::Text, r#"scaled n=3 cell="shoot--a""#, r#"stopped cell="shoot--a""#)]
+    #[case(LogFormat::Klog, r#"scaled n=3 cell="shoot--a""#, r#"stopped cell="shoot--a""#)]
+    #[case(LogFormat::Json, r#","cell":"shoot--a"}"#, r#""message":"stopped","cell":"shoot--a""#)]
+    fn each_line_of_a_cell_names_it_once(#[case] format: LogFormat, #[case] added: &str, #[case] given: &str) {
+        let lines = written(format, || {
+            let work = async {
+                tracing::info!(n = 3, "scaled");
+                tracing::info!(cell = "shoot--a", "stopped");
+            };
+            panics::of_cell("shoot--a".into(), work).now_or_never().unwrap();
+            tracing::info!("the process ends");
+        });
+        assert!(lines[0].ends_with(added), "{lines:?}");
+        assert!(lines[1].contains(given), "{lines:?}");
+        let namings: Vec<usize> = lines.iter().map(|line| line.matches("shoot--a").count()).collect();
+        assert_eq!(namings, [1, 1, 0], "{lines:?}");
+        if format == LogFormat::Json {
+            let line: Value = serde_json::from_str(&lines[0]).unwrap();
+            assert_eq!((&line["n"], &line["cell"]), (&Value::from(3), &Value::from("shoot--a")));
+        }
     }
 
     /// The expression and the time format of Gardener's fluent-bit parser for machine-controller-manager, and for the containers of
     /// provider extensions.
     const OF_GARDENER: &str = r"^(?<severity>\w)(?<time>\d{4} [^\s]*)\s+(?<pid>\d+)\s+(?<source>[^ \]]+)\] (?<log>.*)$";
 
-    fn klog_lines(events: impl FnOnce()) -> Vec<String> {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-        let layer = layer.fmt_fields(debug_fn(write_field)).event_format(KlogLine);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), events);
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-
     #[test]
     fn the_pipeline_of_gardener_parses_each_klog_line() {
         let parser = regex::Regex::new(OF_GARDENER).unwrap();
-        let lines = klog_lines(|| {
+        let lines = written(LogFormat::Klog, || {
             tracing::error!(error = %"a]\nE0101 00:00:00.0 1 x:1] forged", "write failed");
             tracing::warn!(machine = "demo/pool-1", "");
             tracing::info!("scaled: 2] of 3");

@@ -25,6 +25,7 @@ use crate::{
     fence::LeaseFence,
     handlers::NamespaceHandlers,
     leader::{CLAIM, CLAIM_RENEWAL, InvalidTiming, LeaderElection, LeaseConfig, LeaseLeadership},
+    panics,
 };
 
 /// How often a namespace is checked for objects. Without any, its Lease is released.
@@ -124,7 +125,7 @@ impl NamespaceClaims {
                 () = self.wanted.notified() => {
                     for namespace in self.take_wanted() {
                         let holder = Arc::clone(self).hold_one(namespace, send.clone(), Arc::clone(&is_used), release.clone());
-                        holders.spawn(holder);
+                        holders.spawn(panics::of_current_cell(holder));
                     }
                 }
                 batch = next_batch(&mut reading) => {

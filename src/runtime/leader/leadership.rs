@@ -20,6 +20,7 @@ use crate::{
         SETTLES,
         standing::{FleetStanding, NamespaceMark},
     },
+    panics,
     separate::run_in,
 };
 
@@ -61,7 +62,8 @@ impl LeaderElection {
         let fence = LeaseFence::default();
         fence.extend(term.ends_at);
         // When the task ends for any reason, even before it began, this process is no longer leader.
-        let keeper = tokio::spawn(keep(self, term, fence.clone(), lost.clone().drop_guard(), release.clone()));
+        let keeper = keep(self, term, fence.clone(), lost.clone().drop_guard(), release.clone());
+        let keeper = tokio::spawn(panics::of_current_cell(keeper));
         let _end = fence.clone().closed_on_drop();
         Some(LeaseLeadership { lost, release, fence, member, keeper: AbortOnDropHandle::new(keeper), _end })
     }

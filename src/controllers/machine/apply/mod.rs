@@ -270,11 +270,11 @@ impl MachineReconciler {
 
     fn record(&self, snapshot: &Snapshot, event: &Event) {
         self.context.events.record(&*snapshot.machine, event);
-        let machine = snapshot.machine.name_any();
+        let (namespace, machine) = (snapshot.machine.namespace(), snapshot.machine.name_any());
         if event.warning {
-            tracing::warn!(machine, reason = %event.reason, "{}", event.message);
+            tracing::warn!(namespace, machine, reason = %event.reason, "{}", event.message);
         } else {
-            tracing::info!(machine, reason = %event.reason, "{}", event.message);
+            tracing::info!(namespace, machine, reason = %event.reason, "{}", event.message);
         }
     }
 }
