@@ -161,6 +161,7 @@ async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
 
     // It wakes up and goes to sleep again.
     layout(asleep).scale_manager(1).await;
+    logged(&manager, &["the namespace is no longer parked", &asleep.namespace]).await;
     asleep.pool_serves(2, "small").await;
     layout(asleep).scale_manager(0).await;
     logged(&manager, &["the namespace is parked", &asleep.namespace]).await;
@@ -194,6 +195,16 @@ async fn shoots_of_a_seed_are_found_parked_woken_and_get_new_tokens() {
     for world in &worlds {
         world.assert_vms_match().await;
     }
+
+    // No Namespace has the labels of another fleet yet, which is no trouble.
+    let flags = [
+        "--fleet=gardener".to_owned(),
+        format!("--fleet-selector=example.com/fleet=no-{}", awake.namespace),
+        format!("--control-kubeconfig={}", fleet.display()),
+    ];
+    let empty = start(&[excluded], &flags).await;
+    let labels = format!("gardener.cloud/role=shoot,example.com/fleet=no-{}", awake.namespace);
+    logged(&empty, &["INFO", "no control planes yet", &labels]).await;
 }
 
 fn layout(world: &World) -> ShootLayout {

@@ -237,6 +237,17 @@ impl CellFinder {
         !matches!(self, Self::Seed(..))
     }
 
+    /// Logs that there are no cells. A fleet may be installed before the first control plane has its labels.
+    fn log_empty(&self, is_first: bool) {
+        let source = self.name();
+        match self {
+            Self::Seed(finder, _) if is_first => {
+                tracing::info!(source, labels = finder.labels(), "no control planes yet: nothing is reconciled");
+            }
+            _ => tracing::warn!(source, "no cells: nothing is reconciled"),
+        }
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::File(_) => "cells file",
@@ -335,7 +346,7 @@ async fn run_cells(
             Ok(found) => {
                 report(fleet, &found, &problems);
                 if found.cells.is_empty() && desired.as_ref().is_none_or(|cells| !cells.is_empty()) {
-                    tracing::warn!(source = finder.name(), "no cells: nothing is reconciled");
+                    finder.log_empty(desired.is_none() && found.problems.is_empty());
                 }
                 (desired, problems, complaint) = (Some(found.cells), found.problems, None);
             }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     path::{Component, Path, PathBuf},
 };
 
@@ -62,6 +63,21 @@ impl NamespaceSelector {
     }
 }
 
+impl fmt::Display for NamespaceSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, rule) in self.0.iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { "," })?;
+            match rule {
+                LabelRule::Equal(key, value) => write!(f, "{key}={value}"),
+                LabelRule::Unequal(key, value) => write!(f, "{key}!={value}"),
+                LabelRule::Present(key) => f.write_str(key),
+                LabelRule::Absent(key) => write!(f, "!{key}"),
+            }?;
+        }
+        Ok(())
+    }
+}
+
 fn rule_of(text: &str) -> Option<LabelRule> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let key = |key: &str| {
@@ -110,6 +126,13 @@ mod tests {
     fn a_selector_has_the_syntax_of_kubectl(#[case] text: &str, #[case] is_selected: bool) {
         let labels = [("a", "b"), ("c", "x")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         assert_eq!(NamespaceSelector::parse(text).unwrap().matches(&labels), is_selected);
+    }
+
+    #[test]
+    fn a_selector_is_shown_as_it_is_parsed() {
+        let text = "a=b,c!=d,e,!f,g=";
+        assert_eq!(NamespaceSelector::parse(text).unwrap().to_string(), text);
+        assert_eq!(NamespaceSelector::default().to_string(), "");
     }
 
     #[rstest]

@@ -109,6 +109,11 @@ impl DeploymentSwitch {
     fn changed(&self, change: &ObjectChange<Deployment>) {
         let namespace = &change.key.namespace;
         if change.new.as_ref().is_some_and(|deployment| is_on(deployment)) {
+            // A Deployment of the first list was not off before.
+            let was_on = change.old.as_ref().map_or_else(|| !self.cache.trust().is_trusted(), |old| is_on(old));
+            if !was_on {
+                tracing::info!(namespace, "the Deployment is on: the namespace is no longer parked");
+            }
             self.opened.each(|handler| handler(namespace));
         } else if let Some(fence) = self.fences.lock().remove(namespace) {
             fence.close();

@@ -134,6 +134,14 @@ impl SeedFinder {
         }
     }
 
+    /// The labels of the Namespaces in which control planes are looked for.
+    pub fn labels(&self) -> String {
+        let (label, value) = ROLE_OF_SHOOT;
+        let role = matches!(self.objects, PlaneObjects::Shoots(_)).then(|| format!("{label}={value}"));
+        let all = role.into_iter().chain([self.selector.to_string()]).filter(|labels| !labels.is_empty());
+        all.collect::<Vec<_>>().join(",")
+    }
+
     /// The control planes that exist now.
     ///
     /// # Errors
