@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -126,6 +127,8 @@ async fn replicas_share_control_planes_and_succeed_each_other_without_losing_or_
     // The others end: one by force. Only then its claims can be released, by an operator who knows that it is dead.
     let (code, text) = release(&planes, &["--dead"]).await;
     assert!(code == Some(3) && text.contains("lives: it takes the control plane over by itself"), "{text}");
+    let (code, text) = release_unconfirmed(&planes, &["--dead"]).await;
+    assert!(code == Some(3) && text.contains("this needs a confirmation"), "before it looks for replicas: {text}");
     stopped.manager.program.terminate();
     assert!(stopped.manager.program.ended().await.success());
     shared_by(&planes, 1).await;
@@ -136,8 +139,10 @@ async fn replicas_share_control_planes_and_succeed_each_other_without_losing_or_
     assert!(code == Some(0) && text.contains("nothing was changed"), "{text}");
     assert_eq!(planes.holders().await.len(), NAMESPACES * CLAIMS.len());
     let (code, text) = release(&planes, &["--dead"]).await;
-    assert_eq!(code, Some(0), "{text}");
+    assert!(code == Some(0) && text.contains(" have no holder"), "{text}");
     assert_eq!(planes.holders().await.len(), (NAMESPACES - 1) * CLAIMS.len());
+    let (code, text) = release(&planes, &[]).await;
+    assert!(code == Some(0) && text.contains("there is nothing to release"), "{text}");
     planes.assert_vms_match().await;
 
     let verdict = planes.judge_before(Timestamp::now(), &[&killed, &stopped, &ending]);
@@ -210,9 +215,14 @@ async fn lease_writes(planes: &FleetPlanes) -> BTreeMap<(String, String), usize>
 }
 
 async fn release(planes: &FleetPlanes, flags: &[&str]) -> (Option<i32>, String) {
+    release_unconfirmed(planes, &[&["--yes"], flags].concat()).await
+}
+
+async fn release_unconfirmed(planes: &FleetPlanes, flags: &[&str]) -> (Option<i32>, String) {
     let kubeconfig = format!("--kubeconfig={}", planes.world.admin().display());
-    let words = ["fleet", "release", &planes.namespaces[0], &kubeconfig, "--yes"];
-    let output = Command::new(mcm()).args([&words[..], flags].concat()).output().await.unwrap();
+    let words = ["fleet", "release", &planes.namespaces[0], &kubeconfig];
+    let mut command = Command::new(mcm());
+    let output = command.args([&words[..], flags].concat()).stdin(Stdio::null()).output().await.unwrap();
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     (output.status.code(), text)
 }

@@ -54,37 +54,62 @@ pub(super) async fn run(options: ReleaseOptions) -> Result<CommandAnswer> {
     let ReleaseOptions { namespace, dead, kubeconfig, context, dry_run, yes } = options;
     let cluster = ClusterOptions { namespace: Some(namespace.clone()), kubeconfig, context };
     let (client, _, place) = verbs::connect(&cluster).await?;
-    let claims = claims(&client, &namespace).await?;
+    let leases = held_leases(&client, &namespace).await?;
+    if leases.is_empty() {
+        let text =
+            format!("no Lease of namespace {namespace} has a holder: there is nothing to release\nnext: mcm fleet\n");
+        return Ok(CommandAnswer { text, exit: CommandExit::Good });
+    }
+    let claims = claims(leases);
     let fleets = fleets(&namespace, &claims)?;
+    let change = format!("{} will have no holder", names(&claims, &namespace));
+    let question = (!dry_run && !yes).then(|| format!("{change} (cluster {place})"));
+    if let (Some(question), true) = (&question, dead) {
+        verbs::can_be_confirmed(question)?;
+    }
     let mut silent = Vec::new();
     for fleet in fleets {
         silent.extend(silent_members(&client, &fleet, &claims, dead).await?);
     }
-    let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
-    let says = format!("{} of namespace {namespace} will have no holder", names.join(" and "));
-    if !dry_run && !yes {
-        verbs::confirmed(&format!("{says} (cluster {place})"), "")?;
+    if let Some(question) = &question {
+        verbs::confirmed(question, "")?;
     }
     for lease in silent.iter().chain(&claims) {
         empty(&client, lease, dry_run).await?;
     }
-    let end = match dry_run {
-        true => "dry run: the API server accepts the change, and nothing was changed\n".to_owned(),
-        false => "next: mcm fleet\n".to_owned(),
+    let text = match dry_run {
+        true => format!("{change}\ndry run: the API server accepts the change, and nothing was changed\n"),
+        false => format!("{}\nnext: mcm fleet\n", outcome(&claims, &namespace)),
     };
-    Ok(CommandAnswer { text: format!("{}\n{end}", says.replace("will have", "has")), exit: CommandExit::Good })
+    Ok(CommandAnswer { text, exit: CommandExit::Good })
 }
 
-/// The Leases of a namespace that replicas of a fleet hold.
-async fn claims(client: &Client, namespace: &str) -> Result<Vec<Lease>> {
+fn names(claims: &[Lease], namespace: &str) -> String {
+    let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
+    format!("{} of namespace {namespace}", names.join(" and "))
+}
+
+/// The state after the release, in words.
+fn outcome(claims: &[Lease], namespace: &str) -> String {
+    let has = if claims.len() == 1 { "has" } else { "have" };
+    format!("{} {has} no holder", names(claims, namespace))
+}
+
+/// The Leases of a control plane that have a holder.
+async fn held_leases(client: &Client, namespace: &str) -> Result<Vec<Lease>> {
     let api: Api<DatedObject<Lease>> = Api::namespaced(client.clone(), namespace);
-    let mut claims = Vec::new();
+    let mut held = Vec::new();
     for role in [SETS, MACHINES] {
         let read = api.get_opt(role.lease).await;
         let lease = read.with_context(|| format!("get Lease {namespace}/{}", role.lease))?;
-        claims.extend(lease.map(|lease| lease.0).filter(|lease| MemberIdentity::parse(holder(lease)).is_some()));
+        held.extend(lease.map(|lease| lease.0).filter(|lease| !holder(lease).is_empty()));
     }
-    Ok(claims)
+    Ok(held)
+}
+
+/// The Leases that replicas of a fleet hold.
+fn claims(leases: Vec<Lease>) -> Vec<Lease> {
+    leases.into_iter().filter(|lease| MemberIdentity::parse(holder(lease)).is_some()).collect()
 }
 
 /// A fleet: the namespace of its Leases, and their name without the part of one replica.
@@ -126,7 +151,8 @@ async fn silent_members(client: &Client, fleet: &FleetPlace, claims: &[Lease], d
         let now = of_fleet(members::leases(client, Some(namespace)).await?, prefix);
         if let Some((_, lease)) = now.iter().find(|(name, lease)| is_renewed(first.get(*name), lease)) {
             let message = format!("{} of the fleet lives: it takes the control plane over by itself", named(lease));
-            let hint = "end all replicas of the fleet, if another manager is to serve";
+            let hint = "end all replicas of the fleet, if another manager is to serve; or, if the namespace is no longer of the \
+                        fleet, give it back its RoleBinding, and the replica releases the Leases";
             return Err(ExitError::no(message, hint).into());
         }
     }
@@ -192,13 +218,21 @@ mod tests {
 
     #[test]
     fn the_fleets_of_claims_are_named_once_and_a_go_program_is_left_alone() {
-        let claims = [
+        let held = claims(vec![
             lease("machine-controller", &member("0000000a"), "1"),
             lease("machine-controller-manager", &member("0000000b"), "1"),
-        ];
-        assert_eq!(fleets("n", &claims).unwrap(), [("system".to_owned(), "mcm-fleet-one".to_owned())]);
-        let refused = fleets("n", &[]).unwrap_err();
+        ]);
+        assert_eq!(fleets("n", &held).unwrap(), [("system".to_owned(), "mcm-fleet-one".to_owned())]);
+        let refused = fleets("n", &claims(vec![lease("machine-controller", "go-pod", "1")])).unwrap_err();
         assert_eq!(refused.message, "no replica of a fleet holds a Lease of namespace n");
+    }
+
+    #[test]
+    fn the_released_leases_are_named() {
+        let both = ["machine-controller-manager", "machine-controller"].map(|name| lease(name, "", "1"));
+        let text = "machine-controller-manager and machine-controller of namespace n have no holder";
+        assert_eq!(outcome(&both, "n"), text);
+        assert_eq!(outcome(&both[1..], "n"), "machine-controller of namespace n has no holder");
     }
 
     #[test]

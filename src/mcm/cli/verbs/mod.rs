@@ -24,7 +24,7 @@ pub use options::{
     DeploymentOptions, DrainCommand, FreezeOptions, MachineCommand, RolloutVerbOptions, ScaleOptions, UndoOptions,
     VerbRequest,
 };
-pub(super) use run::{confirmed, connect};
+pub(super) use run::{can_be_confirmed, confirmed, connect};
 pub use verb::ChangeVerb;
 
 /// Decides about the change, requests consent where machines would be replaced, and writes it.

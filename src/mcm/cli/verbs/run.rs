@@ -175,15 +175,24 @@ fn consent(planned: &PlannedPatch, cluster: &str) -> Result<()> {
     confirmed(&format!("{} ({place})", planned.patch.says), &shown)
 }
 
+/// Checks that there is a terminal for a question, before a long wait for the facts.
+///
+/// # Errors
+/// There is none.
+pub(in crate::cli) fn can_be_confirmed(says: &str) -> Result<()> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let hint = "add --yes if you mean it, or --dry-run to try it";
+        return Err(ExitError::no(format!("this needs a confirmation: {says}"), hint).into());
+    }
+    Ok(())
+}
+
 /// Requests consent on a terminal, below a text. Without a terminal, `--yes` is needed.
 ///
 /// # Errors
 /// The user declines, or there is no terminal.
 pub(in crate::cli) fn confirmed(says: &str, above: &str) -> Result<()> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let hint = "add --yes if you mean it, or --dry-run to try it";
-        return Err(ExitError::no(format!("this needs a confirmation: {says}"), hint).into());
-    }
+    can_be_confirmed(says)?;
     let mut screen = io::stderr().lock();
     write!(screen, "{above}{says}\nContinue? [y/N] ")
         .and_then(|()| screen.flush())
