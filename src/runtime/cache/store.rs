@@ -37,7 +37,7 @@ pub(super) struct CacheStore<K: CacheableKind> {
     doubtful: HashSet<Key>,
     /// How many lists have begun.
     listing: u64,
-    listed: Vec<GuardedObject<K>>,
+    listed: Vec<ListedObject<K>>,
     /// The version of the last live read of all objects. An object of this version or an older one that was not read is
     /// deleted, even if a slow watch still delivers it.
     read_at: Option<u64>,
@@ -49,6 +49,23 @@ pub(super) struct CacheStore<K: CacheableKind> {
     listed_load: CacheLoad,
     /// The current list exceeded a bound, so it is not stored.
     is_list_refused: bool,
+}
+
+/// An object of a list.
+enum ListedObject<K> {
+    /// It is stored in this version: the list has no second copy of it.
+    Held(Arc<K>),
+    /// Its version is another one, or it cannot be decoded.
+    New(GuardedObject<K>),
+}
+
+impl<K: CacheableKind> ListedObject<K> {
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Held(object) => object.meta(),
+            Self::New(object) => object.meta(),
+        }
+    }
 }
 
 /// Source of an object; decides whether it has to be newer than the stored one.
@@ -155,7 +172,11 @@ impl<K: CacheableKind> CacheStore<K> {
                 return Err(excess);
             }
         }
-        self.listed.push(object);
+        let held = self.objects.get(&Key::from_meta(object.meta()));
+        self.listed.push(match held.filter(|held| is_same_state(held.meta(), object.meta())) {
+            Some(held) => ListedObject::Held(Arc::clone(held)),
+            None => ListedObject::New(object),
+        });
         Ok(())
     }
 
@@ -176,12 +197,15 @@ impl<K: CacheableKind> CacheStore<K> {
                 self.gone.revive(object.meta().uid.as_deref().unwrap_or_default(), self.listing);
             }
             self.unconfirmed.remove(&key);
-            changes.extend(self.put(object, rule));
+            changes.extend(match object {
+                ListedObject::Held(object) => self.hold(object, rule),
+                ListedObject::New(object) => self.put(object, rule),
+            });
         }
         changes
     }
 
-    fn remove_unlisted(&mut self, listed: &[GuardedObject<K>]) -> Vec<ObjectChange<K>> {
+    fn remove_unlisted(&mut self, listed: &[ListedObject<K>]) -> Vec<ObjectChange<K>> {
         let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
         let (doubtful, unlisted): (Vec<_>, Vec<_>) = self
             .held()
@@ -291,11 +315,11 @@ impl<K: CacheableKind> CacheStore<K> {
     }
 
     fn hold(&mut self, object: Arc<K>, rule: FreshnessRule) -> Option<ObjectChange<K>> {
-        let meta = object.meta().clone();
-        let key = Key::from_meta(&meta);
-        if self.is_stale(&key, &meta, rule) {
+        let key = Key::from_meta(object.meta());
+        if self.is_stale(&key, object.meta(), rule) {
             return None;
         }
+        let meta = object.meta().clone();
         self.set_unreadable(&key, None);
         let old = self.replace(&key, Some(&object));
         Some(ObjectChange { key, meta, old, new: Some(object), gone: false, unreadable: None })
@@ -347,9 +371,13 @@ impl<K: CacheableKind> CacheStore<K> {
         };
         match rule {
             FreshnessRule::Newer => !is_newer(meta, held),
-            FreshnessRule::Truth => held.uid == meta.uid && held.resource_version == meta.resource_version,
+            FreshnessRule::Truth => is_same_state(meta, held),
         }
     }
+}
+
+fn is_same_state(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    one.uid == other.uid && one.resource_version == other.resource_version
 }
 
 /// UIDs of the last deleted objects, with the number of lists begun before. A slow watch, a list or a late response may

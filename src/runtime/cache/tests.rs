@@ -87,6 +87,21 @@ fn a_listing_removes_what_it_lacks_but_not_what_was_written_meanwhile() {
 }
 
 #[test]
+fn a_list_has_no_second_copy_of_an_object_that_is_stored() {
+    let (cache, key) = (cache(), Key::new("n", "a"));
+    cache.observe(Event::Apply(guard(object("a", "1", 5))));
+    let held = cache.get(&key).unwrap();
+    let owners = Arc::strong_count(&held);
+    cache.observe(Event::Init);
+    cache.observe(Event::InitApply(guard(object("a", "1", 5))));
+    assert_eq!(Arc::strong_count(&held), owners + 1);
+    cache.observe(Event::InitDone);
+    assert!(Arc::ptr_eq(&held, &cache.get(&key).unwrap()));
+    list(&cache, [object("a", "1", 6)]);
+    assert_eq!(version(&cache, "a").as_deref(), Some("6"));
+}
+
+#[test]
 fn objects_read_during_a_list_stay_and_their_events_count() {
     let cache = cache();
     cache.observe(Event::Init);
