@@ -34,7 +34,7 @@ use mcm_runtime::panics;
 /// The environment variable whose filter overrides `--v`.
 const OVERRIDE: &str = "RUST_LOG";
 
-/// The field with the cell of a line. A process with one cell has none.
+/// The field with the cell of a line, in a process with several cells.
 const CELL: &str = "cell";
 
 /// Silences libraries that log what may contain secrets: kube's client whole responses that it cannot decode, of which it also
