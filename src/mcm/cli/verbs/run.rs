@@ -178,7 +178,7 @@ fn consent(planned: &PlannedPatch, cluster: &str) -> Result<()> {
 /// Checks that there is a terminal for a question, before a long wait for the facts.
 ///
 /// # Errors
-/// There is none.
+/// The input or the output is not a terminal.
 pub(in crate::cli) fn can_be_confirmed(says: &str) -> Result<()> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let hint = "add --yes if you mean it, or --dry-run to try it";
