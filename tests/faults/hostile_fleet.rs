@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use crate::{
     pools::{DesiredPool, PoolWatch},
-    recorder::{MachineStory, Recorder},
+    recorder::{MachineStory, Recorder, Seen},
     run::{Bound, Run, number, percentile},
     support::{
         door::Door,
@@ -36,6 +36,8 @@ const CLOSED: &str = "https://127.0.0.1:1";
 const SLOW: Duration = Duration::from_secs(10);
 /// Changes of Nodes in a second.
 const FLOOD: usize = 1000;
+/// Machines of a part whose steps are printed.
+const SLOWEST: usize = 6;
 /// Longer than cells take to start and to end.
 const CELLS_LIMIT: Duration = Duration::from_secs(300);
 
@@ -179,17 +181,16 @@ impl CreationBench<'_> {
             self.settle(1 + wave).await;
         }
         let pools: BTreeSet<String> = self.polite.iter().map(|namespace| pool_of(namespace)).collect();
-        let seconds = {
+        let mut creations: Vec<(f64, String)> = {
             let seen = recorder.now();
-            seen.machines
-                .values()
-                .filter(|story| is_of(story, &pools))
-                .filter_map(|story| seconds_to_run(story, since))
-                .collect()
+            let stories = seen.machines.values().filter(|story| is_of(story, &pools));
+            stories.filter_map(|story| Some((seconds_to_run(story, since)?, steps(story, &seen, since)))).collect()
         };
+        creations.sort_by(|one, other| other.0.total_cmp(&one.0));
+        creations.iter().take(SLOWEST).for_each(|(_, steps)| self.run.say(format!("among the slowest: {steps}")));
         self.scale(1).await;
         self.settle(1).await;
-        seconds
+        creations.into_iter().map(|(seconds, _)| seconds).collect()
     }
 
     async fn scale(&self, replicas: usize) {
@@ -220,4 +221,15 @@ fn seconds_to_run(story: &MachineStory, since: Instant) -> Option<f64> {
     let (_, created) = story.phases.first().filter(|(_, at)| *at >= since)?;
     let (_, ran) = story.phases.iter().find(|(phase, _)| *phase == MachinePhase::Running)?;
     Some(ran.duration_since(*created).as_secs_f64())
+}
+
+/// The steps of the creation of a Machine, each in seconds since its creation; that in seconds since the first wave.
+fn steps(story: &MachineStory, seen: &Seen, since: Instant) -> String {
+    let Some((_, created)) = story.phases.first() else { return story.name.clone() };
+    let after = |at: Instant| at.saturating_duration_since(*created).as_secs_f64();
+    let made = seen.vms.values().find(|vm| vm.machine == story.name).map(|vm| after(vm.made));
+    let phases = story.phases.iter().map(|(phase, at)| format!("{phase:?} {:.3}", after(*at)));
+    let phases = phases.collect::<Vec<_>>().join(", ");
+    let begun = created.saturating_duration_since(since).as_secs_f64();
+    format!("{}, created at {begun:.3}: VM {:.3}, {phases}", story.name, made.unwrap_or(f64::NAN))
 }
