@@ -23,6 +23,9 @@ use crate::{
 /// The name of the Deployment.
 pub const DEPLOYMENT: &str = "machine-controller-manager";
 
+/// The label of the Namespaces of shoots, with its value. A fleet has this switch in shoots alone.
+pub const ROLE_OF_SHOOT: (&str, &str) = ("gardener.cloud/role", "shoot");
+
 /// The Deployments of a cell, watched until this is dropped.
 pub struct DeploymentSwitch {
     cache: Arc<ObjectCache<Deployment>>,
@@ -85,19 +88,11 @@ impl DeploymentSwitch {
         if let Some(problem) = self.cache.trust().problem() {
             return Err(format!("the Deployment {namespace}/{DEPLOYMENT} to become known: {problem}"));
         }
-        let obstacle = match self.cache.get(&Key::new(namespace, DEPLOYMENT)) {
-            None => format!("a Deployment {namespace}/{DEPLOYMENT}, without which the namespace is parked"),
-            Some(deployment) if deployment.metadata.deletion_timestamp.is_some() => {
-                format!(
-                    "a new Deployment {namespace}/{DEPLOYMENT}: this one is being deleted, so the namespace is parked"
-                )
-            }
-            Some(deployment) if !is_on(&deployment) => {
-                format!("the Deployment {namespace}/{DEPLOYMENT} to have replicas: with 0 the namespace is parked")
-            }
-            Some(_) => return Ok(fences.entry(namespace.to_owned()).or_default().clone()),
-        };
-        Err(obstacle)
+        let deployment = self.cache.get(&Key::new(namespace, DEPLOYMENT));
+        match park_cause(deployment.as_deref()) {
+            Some(cause) => Err(cause.obstacle(namespace)),
+            None => Ok(fences.entry(namespace.to_owned()).or_default().clone()),
+        }
     }
 
     /// The Deployment of a namespace has no replicas, or does not exist. False while that is unknown.
@@ -140,6 +135,50 @@ impl Drop for DeploymentSwitch {
     }
 }
 
+/// The state of a Deployment that parks its namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParkCause {
+    /// It does not exist.
+    Missing,
+    /// It is being deleted.
+    Terminating,
+    /// It has 0 replicas.
+    NoReplicas,
+}
+
+impl ParkCause {
+    /// Completes "waits for".
+    pub fn obstacle(self, namespace: &str) -> String {
+        match self {
+            Self::Missing => format!("a Deployment {namespace}/{DEPLOYMENT}, without which the namespace is parked"),
+            Self::Terminating => {
+                format!(
+                    "a new Deployment {namespace}/{DEPLOYMENT}: this one is being deleted, so the namespace is parked"
+                )
+            }
+            Self::NoReplicas => {
+                format!("the Deployment {namespace}/{DEPLOYMENT} to have replicas: with 0 the namespace is parked")
+            }
+        }
+    }
+}
+
+/// The cause for which a namespace with this Deployment is parked; `None` if it is not.
+pub fn park_cause(deployment: Option<&Deployment>) -> Option<ParkCause> {
+    match deployment {
+        None => Some(ParkCause::Missing),
+        Some(deployment) if deployment.metadata.deletion_timestamp.is_some() => Some(ParkCause::Terminating),
+        Some(deployment) if wanted_replicas(deployment) <= 0 => Some(ParkCause::NoReplicas),
+        Some(_) => None,
+    }
+}
+
+/// A Namespace with these labels is that of a shoot.
+pub fn is_of_shoot(labels: &BTreeMap<String, String>) -> bool {
+    let (label, value) = ROLE_OF_SHOOT;
+    labels.get(label).is_some_and(|role| role == value)
+}
+
 /// The replicas that a Deployment will have: none once it is being deleted, and 1 if they are not set.
 pub fn wanted_replicas(deployment: &Deployment) -> i32 {
     match deployment.metadata.deletion_timestamp {
@@ -149,5 +188,32 @@ pub fn wanted_replicas(deployment: &Deployment) -> i32 {
 }
 
 fn is_on(deployment: &Deployment) -> bool {
-    wanted_replicas(deployment) > 0
+    park_cause(Some(deployment)).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::missing(None, Some(ParkCause::Missing))]
+    #[case::no_replicas(Some(json!({"spec": {"replicas": 0}})), Some(ParkCause::NoReplicas))]
+    #[case::terminating(
+        Some(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"replicas": 1}})),
+        Some(ParkCause::Terminating)
+    )]
+    #[case::one_replica(Some(json!({"spec": {"replicas": 1}})), None)]
+    #[case::the_default(Some(json!({"spec": {}})), None)]
+    fn a_namespace_is_parked_without_a_deployment_that_has_replicas(
+        #[case] deployment: Option<Value>,
+        #[case] expected: Option<ParkCause>,
+    ) {
+        let deployment: Option<Deployment> = deployment.map(|value| serde_json::from_value(value).unwrap());
+        assert_eq!(park_cause(deployment.as_ref()), expected);
+        let text = expected.map(|cause| cause.obstacle("shoot--a"));
+        assert!(text.is_none_or(|text| text.contains("Deployment shoot--a/machine-controller-manager")));
+    }
 }

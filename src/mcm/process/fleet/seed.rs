@@ -24,13 +24,11 @@ use crate::process::plane_source::NamespaceSelector;
 use mcm_conversion::types::Cluster;
 use mcm_runtime::{
     cache::{CacheableKind, Key, ObjectCache},
-    engaged::switch::DEPLOYMENT,
+    engaged::switch::{DEPLOYMENT, ROLE_OF_SHOOT, is_of_shoot},
     panics::{self, PanicPlace},
     trust::{CacheNeed, CacheRegistry, WatchTiming},
 };
 
-/// The label and value of Namespaces of shoots.
-const ROLE_OF_SHOOT: (&str, &str) = ("gardener.cloud/role", "shoot");
 /// How often the Secrets of a control plane are read again. Tokens are renewed hours before they expire.
 const REREAD: Duration = Duration::from_secs(60);
 /// How often they are read again after a failure.
@@ -187,9 +185,7 @@ impl SeedFinder {
         Ok(match &self.objects {
             PlaneObjects::Shoots(deployments) => {
                 known("Deployments", deployments.trust().problem())?;
-                let (label, value) = ROLE_OF_SHOOT;
-                let shoots =
-                    namespaces.filter(|namespace| namespace.labels().get(label).is_some_and(|role| role == value));
+                let shoots = namespaces.filter(|namespace| is_of_shoot(namespace.labels()));
                 let secrets = |namespace: String| {
                     let key = Key::new(namespace.as_str(), DEPLOYMENT);
                     let secrets = if deployments.is_unreadable(&key) {
