@@ -44,6 +44,10 @@ impl NamespaceFacts {
         let mut found = match wait.kind {
             WaitKind::Class if is_leaving => machine.map(|machine| self.of_lost_class(machine)).unwrap_or_default(),
             WaitKind::Eviction => self.budget_of(wait).map(|budget| of_budget(budget, node)).unwrap_or_default(),
+            WaitKind::Hold => {
+                let park = self.park().filter(|park| park.why == wait.text);
+                park.map(|park| park.remedy.clone()).into_iter().collect()
+            }
             WaitKind::Preservation => machine.and_then(of_preserving_node).into_iter().collect(),
             WaitKind::ScaleUpBlocked => {
                 let set = self.sets.get(&object.name).filter(|set| object.kind == SET && is_frozen(set));

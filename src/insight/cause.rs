@@ -109,7 +109,9 @@ impl NamespaceFacts {
         {
             rule_out(OF_CLASS, &format!("class {class} and its Secrets are there"));
         }
-        let runs = |manager: &ManagerLease| manager.is_alive(self.now) && manager.freeze(self.now).is_none();
+        let runs = |manager: &ManagerLease| {
+            manager.is_alive(self.now) && manager.freeze(self.now).is_none() && manager.parked.is_none()
+        };
         if self.manager_for(object).is_some_and(runs) {
             rule_out("manager", "a manager runs");
         }

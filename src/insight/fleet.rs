@@ -201,6 +201,7 @@ mod tests {
             lasts: SignedDuration::from_secs(15),
             exists: true,
             frozen: None,
+            parked: None,
         }
     }
 

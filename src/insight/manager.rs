@@ -5,7 +5,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::terminal::ago;
+use crate::{story::ObjectRemedy, terminal::ago};
+use mcm_rules::plan::{guide::RemedyDanger, shell::CommandCluster};
+use mcm_runtime::engaged::switch::{DEPLOYMENT, ParkCause};
 
 /// A manager renews its Lease every few seconds. One that is late by less than this may only be slow.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
@@ -33,6 +35,9 @@ pub struct ManagerLease {
     /// Since when and why its Machines are frozen, as its holder shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frozen: Option<ManagerFreeze>,
+    /// Why it acts on nothing, if its namespace is parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parked: Option<ManagerPark>,
 }
 
 /// Since when and why a manager acts on no Machine.
@@ -43,6 +48,35 @@ pub struct ManagerFreeze {
     pub since: Timestamp,
     /// An error of an API server.
     pub why: String,
+}
+
+/// The Deployment for which the manager of a parked namespace waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ManagerPark {
+    /// Completes "waits for".
+    pub why: String,
+    /// A step of a user that ends it.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub remedy: ObjectRemedy,
+}
+
+impl ManagerPark {
+    /// The wait of the manager of a namespace, and the remedy.
+    pub fn new(cause: ParkCause, namespace: &str) -> Self {
+        let (text, note, danger) = match cause {
+            ParkCause::Missing | ParkCause::Terminating => {
+                ("let gardenlet reconcile the shoot".to_owned(), "it creates the Deployment", RemedyDanger::Safe)
+            }
+            ParkCause::NoReplicas => (
+                format!("kubectl scale deployment {DEPLOYMENT} -n {namespace} --replicas=1"),
+                "the manager acts again; leave it if it was scaled down on purpose, as in a hibernation or a migration",
+                RemedyDanger::ReplacesMachines,
+            ),
+        };
+        let remedy = ObjectRemedy { text, note, danger, cluster: CommandCluster::Control };
+        Self { why: cause.obstacle(namespace), remedy }
+    }
 }
 
 impl ManagerLease {
@@ -67,9 +101,14 @@ impl ManagerLease {
         self.lasts = SignedDuration::from_secs(lasts.into());
     }
 
-    /// Since when and why its Machines are frozen; `None` if no process holds the Lease any more.
+    /// Since when and why its Machines are frozen; `None` if no process holds the Lease any more, or the namespace is parked.
     pub fn freeze(&self, now: Timestamp) -> Option<&ManagerFreeze> {
-        self.frozen.as_ref().filter(|_| self.is_alive(now))
+        self.frozen.as_ref().filter(|_| self.is_alive(now) && self.parked.is_none())
+    }
+
+    /// The end of a sentence about a manager that runs.
+    pub fn park_clause(&self) -> &'static str {
+        if self.parked.is_some() { "; the namespace is parked" } else { "" }
     }
 
     /// The manager that an object waits for, in words; `None` if there is one, or none is needed.
@@ -95,10 +134,11 @@ impl ManagerLease {
                     .freeze(now)
                     .map(|one| format!("; its machines are frozen since {:.0}: {}", one.since, one.why));
                 format!(
-                    "{} holds the Lease {}, renewed {renewed} ago{}",
+                    "{} holds the Lease {}, renewed {renewed} ago{}{}",
                     self.holder,
                     self.lease,
-                    frozen.unwrap_or_default()
+                    frozen.unwrap_or_default(),
+                    self.park_clause()
                 )
             }
             (true, false) if self.holder.is_empty() => {
@@ -133,6 +173,7 @@ mod tests {
             lasts: SignedDuration::from_secs(900),
             exists: true,
             frozen: None,
+            parked: None,
         };
         let lease = membership.map(|holder| {
             let renewed = format!("{:.6}", at(240));

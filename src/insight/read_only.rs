@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, Result};
 use http::{Method, Request, Response, StatusCode, Uri};
-use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Namespace},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{Api, Client, ResourceExt, client::Body};
 use serde_json::json;
 use tower::{BoxError, service_fn};
@@ -28,6 +31,7 @@ use mcm_runtime::{
     cell::{CellConfig, CellScope, ControllerCell, SharedCellState, UnreadCause, UnreadKind},
     clock::{SystemClock, TimeSource},
     dated::DatedObject,
+    engaged::switch::{DEPLOYMENT, ParkCause, is_of_shoot, park_cause},
     events::EventRecorder,
     kind_cache::CachedKind,
     kubeconfig::{
@@ -101,16 +105,22 @@ pub struct RoleLease {
     pub role: ControllerRole,
     pub lease: Option<Lease>,
     pub membership: MembershipReading,
+    /// Why its holder, a replica of a fleet, does nothing in the namespace, as far as that could be read.
+    pub parked: Option<ParkCause>,
 }
 
 impl RoleLease {
     /// The Lease of a role, without the membership of its holder.
     pub fn new(role: ControllerRole, lease: Option<Lease>) -> Self {
-        Self { role, lease, membership: MembershipReading::default() }
+        Self { role, lease, membership: MembershipReading::default(), parked: None }
     }
 
     fn holder(&self) -> Option<&str> {
         self.lease.as_ref()?.spec.as_ref()?.holder_identity.as_deref()
+    }
+
+    fn member(&self) -> Option<MemberIdentity<'_>> {
+        self.holder().and_then(MemberIdentity::parse)
     }
 }
 
@@ -202,6 +212,7 @@ pub async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLe
         found.push(RoleLease::new(role, lease.map(|DatedObject(lease)| lease)));
     }
     read_memberships(control, &mut found).await;
+    read_switch(control, namespace, &mut found).await;
     Ok(found)
 }
 
@@ -209,7 +220,7 @@ pub async fn leaderships(control: &Client, namespace: &str) -> Result<Vec<RoleLe
 async fn read_memberships(control: &Client, leases: &mut [RoleLease]) {
     let mut read = BTreeMap::<(String, String), MembershipReading>::new();
     for one in leases {
-        let Some(member) = one.holder().and_then(MemberIdentity::parse) else { continue };
+        let Some(member) = one.member() else { continue };
         let key = (member.namespace.to_owned(), member.lease.to_owned());
         if !read.contains_key(&key) {
             let leases: Api<DatedObject<Lease>> = Api::namespaced(control.clone(), &key.0);
@@ -221,6 +232,26 @@ async fn read_memberships(control: &Client, leases: &mut [RoleLease]) {
         }
         one.membership = read[&key].clone();
     }
+}
+
+/// Reads the Deployment that parks the namespace, if a replica of a fleet holds one of its Leases. A Go program ends with its
+/// Deployment, and cells of a file may have no such switch.
+async fn read_switch(control: &Client, namespace: &str, leases: &mut [RoleLease]) {
+    if leases.iter().any(|one| one.member().is_some()) {
+        let cause = park_cause_in(control, namespace).await;
+        leases.iter_mut().filter(|one| one.member().is_some()).for_each(|one| one.parked = cause);
+    }
+}
+
+/// The cause for which a shoot is parked; `None` if it is not, is no shoot, or that could not be read.
+async fn park_cause_in(control: &Client, namespace: &str) -> Option<ParkCause> {
+    let namespaces: Api<Namespace> = Api::all(control.clone());
+    let deployments: Api<DatedObject<Deployment>> = Api::namespaced(control.clone(), namespace);
+    let (of_namespace, deployment) =
+        tokio::join!(namespaces.get_metadata_opt(namespace), deployments.get_opt(DEPLOYMENT));
+    let is_shoot = of_namespace.ok()?.is_some_and(|one| is_of_shoot(one.labels()));
+    let deployment = deployment.ok().filter(|_| is_shoot)?;
+    park_cause(deployment.as_ref().map(|DatedObject(deployment)| deployment))
 }
 
 impl ReadOnly {
@@ -421,6 +452,84 @@ mod tests {
     use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
     use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
     use parking_lot::Mutex;
+    use serde_json::Value;
+
+    use crate::reader;
+
+    /// A replica of a fleet.
+    const MEMBER: &str = "pod@mcm-system/mcm-fleet-one-0000000a_0123456789abcdef0123456789abcdef";
+    const GO: &str = "machine-controller-manager-7d4_2f1c9e3a-7b1d-4c59-9a52-0d7e5f3c1b11";
+    /// The paths that a reader needs beside those of Leases.
+    const SWITCH: [&str; 2] =
+        ["/api/v1/namespaces/shoot--a", "/apis/apps/v1/namespaces/shoot--a/deployments/machine-controller-manager"];
+
+    fn scaled(replicas: i32) -> Value {
+        json!({ "metadata": { "name": "machine-controller-manager" }, "spec": { "replicas": replicas } })
+    }
+
+    fn leaving() -> Value {
+        let metadata = json!({ "name": "machine-controller-manager", "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        json!({ "metadata": metadata, "spec": { "replicas": 1 } })
+    }
+
+    /// A refusal; its code is that of the response.
+    fn refusal(code: u16, reason: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason,
+        })
+    }
+
+    /// An unknown switch is no reason to call a namespace parked, and without a fleet, or without a shoot, there is none.
+    #[rstest::rstest]
+    #[case::off(MEMBER, "shoot", scaled(0), Some(ParkCause::NoReplicas))]
+    #[case::on(MEMBER, "shoot", scaled(1), None)]
+    #[case::being_deleted(MEMBER, "shoot", leaving(), Some(ParkCause::Terminating))]
+    #[case::gone(MEMBER, "shoot", refusal(404, "NotFound"), Some(ParkCause::Missing))]
+    #[case::forbidden(MEMBER, "shoot", refusal(403, "Forbidden"), None)]
+    #[case::forbidden_namespace(MEMBER, "", scaled(0), None)]
+    #[case::no_shoot(MEMBER, "garden", scaled(0), None)]
+    #[case::no_shoot_and_no_deployment(MEMBER, "garden", refusal(404, "NotFound"), None)]
+    #[case::a_go_program(GO, "shoot", scaled(0), None)]
+    #[case::a_cell_of_a_file("mcm-cell-mcm-system_0123456789abcdef0123456789abcdef", "shoot", scaled(0), None)]
+    #[tokio::test]
+    async fn a_namespace_that_a_replica_holds_is_parked_as_the_replica_judges_it(
+        #[case] holder: &'static str,
+        #[case] role: &'static str,
+        #[case] deployment: Value,
+        #[case] expected: Option<ParkCause>,
+    ) {
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&seen);
+        let server = service_fn(move |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let (name, is_lease) = (path.rsplit('/').next().unwrap_or_default(), path.contains("/leases/"));
+            let body = match path.as_str() {
+                _ if is_lease && path.contains("/shoot--a/") => {
+                    json!({ "metadata": { "name": name, "namespace": "shoot--a" }, "spec": { "holderIdentity": holder } })
+                }
+                path if path == SWITCH[0] && role.is_empty() => refusal(403, "Forbidden"),
+                path if path == SWITCH[0] => {
+                    json!({ "metadata": { "name": name, "labels": { "gardener.cloud/role": role } } })
+                }
+                path if path == SWITCH[1] => deployment.clone(),
+                _ => refusal(404, "NotFound"),
+            };
+            if !is_lease {
+                log.lock().push(path);
+            }
+            let code = body["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(200);
+            let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            async move { response.map_err(BoxError::from) }
+        });
+        let found = leaderships(&Client::new(server, "shoot--a"), "shoot--a").await.unwrap();
+        assert_eq!(found.iter().map(|one| one.parked).collect::<Vec<_>>(), [expected; 2]);
+        let wait = reader::manager(&found[0]).parked.map(|park| park.why);
+        assert_eq!(wait, expected.map(|cause| cause.obstacle("shoot--a")));
+        let mut read = std::mem::take(&mut *seen.lock());
+        read.sort_unstable();
+        let wanted: &[&str] = if holder == MEMBER { &SWITCH } else { &[] };
+        assert_eq!(read, wanted, "one read of each, and none without a fleet");
+    }
 
     #[tokio::test]
     async fn a_client_that_reads_sends_nothing_that_writes() {

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     error::{UnreadError, UsageError},
-    manager::ManagerFreeze,
+    manager::{ManagerFreeze, ManagerPark},
     memory,
     place::CallTarget,
     place_counts::PlaceCounts,
@@ -314,8 +314,10 @@ pub fn manager(leadership: &RoleLease) -> ManagerLease {
     let own = published.filter(|freeze| spec.holder_identity.as_ref() == Some(&freeze.identity));
     let frozen =
         own.map(|PublishedFreeze { cause: FreezeCause { since, why }, .. }| ManagerFreeze { since, why: short(&why) });
+    let namespace = leadership.lease.as_ref().and_then(ResourceExt::namespace).unwrap_or_default();
     let mut manager = ManagerLease {
         frozen,
+        parked: leadership.parked.map(|cause| ManagerPark::new(cause, &namespace)),
         lease: leadership.role.lease.to_owned(),
         role: leadership.role.name.to_owned(),
         holder: spec.holder_identity.unwrap_or_default(),
@@ -347,6 +349,7 @@ pub fn notes(cell: &ReadOnly, facts: &NamespaceFacts) -> Vec<String> {
         format!("{one}: it is left alone until it is corrected: {command}")
     };
     notes.extend(facts.corrections().map(correction));
+    notes.extend(facts.park_note());
     let frozen = facts.managers.iter().find_map(|manager| Some((manager, manager.freeze(facts.now)?)));
     if let Some((manager, freeze)) = frozen {
         notes.push(format!("the machines of {} are frozen since {:.0}: {}", manager.holder, freeze.since, freeze.why));

@@ -134,7 +134,8 @@ pub fn all(look: TerminalLook, answers: &[ObjectAnswer], facts: &NamespaceFacts,
     }
     match facts.managers.as_slice() {
         [one, other] if one.is_alive(now) && one.holder == other.holder => {
-            look.section(&mut text, "manager", &format!("{} holds both Leases, and renews them", one.holder));
+            let state = format!("{} holds both Leases, and renews them{}", one.holder, one.park_clause());
+            look.section(&mut text, "manager", &state);
         }
         managers => {
             // The provider for Cluster API needs none of these Leases.

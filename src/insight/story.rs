@@ -35,7 +35,7 @@ use mcm_rules::plan::{
     shell::{CommandCluster, resource_name},
 };
 
-pub use super::manager::ManagerLease;
+pub use super::manager::{ManagerLease, ManagerPark};
 pub use object_answer::{
     ChainLink, ExplainedWait, FailingCondition, ObjectAnswer, ObjectRemedy, ObjectVerdict, OwnerChain, RuledOut, titled,
 };
@@ -351,7 +351,15 @@ impl NamespaceFacts {
                 waits.retain(|wait| wait.kind != WaitKind::NodesUnknown);
                 waits.insert(0, frozen);
             }
-            waits.extend(self.absent_manager(object));
+            if let Some(absent) = self.absent_manager(object) {
+                if self.park_for(object).is_some() {
+                    next.clear();
+                }
+                // A manager remembers that its namespace is parked.
+                if !waits.iter().any(|wait| wait.text == absent.text) {
+                    waits.insert(0, absent);
+                }
+            }
         }
         waits.sort_by_key(|wait| (wait.end, wait.kind != WaitKind::Manager));
         // A manager that ended its plan with waits has nothing else to do: steps that are planned here are a guess.
@@ -505,10 +513,30 @@ impl NamespaceFacts {
         class.is_some_and(|class| self.unserved.contains(class))
     }
 
-    /// The wait for a manager, if none renews its Lease.
+    /// The wait for a manager that acts, if its namespace is parked, or none renews its Lease.
     pub fn absent_manager(&self, object: &SubjectRef) -> Option<ExplainedWait> {
-        let text = self.manager_of(&object.kind)?.absence(self.now)?;
-        Some(self.told(&Wait::new(WaitKind::Manager, text, None), object))
+        let wait = match self.park_for(object) {
+            Some(park) => Wait::new(WaitKind::Hold, park.why.clone(), None),
+            None => Wait::new(WaitKind::Manager, self.manager_of(&object.kind)?.absence(self.now)?, None),
+        };
+        Some(self.told(&wait, object))
+    }
+
+    /// The Deployment for which the manager of an object waits.
+    fn park_for(&self, object: &SubjectRef) -> Option<&ManagerPark> {
+        self.manager_of(&object.kind)?.parked.as_ref()
+    }
+
+    /// The Deployment for which a manager of the namespace waits.
+    pub fn park(&self) -> Option<&ManagerPark> {
+        self.managers.iter().find_map(|manager| manager.parked.as_ref())
+    }
+
+    /// A note that the namespace is parked, with the step that ends it.
+    pub fn park_note(&self) -> Option<String> {
+        let park = self.park()?;
+        let remedy = park.remedy.clone().placed(&self.place);
+        Some(format!("the manager waits for {}: {}", park.why, remedy.text))
     }
 
     /// The wait of a Machine for the API servers without which its manager acts on none.

@@ -145,6 +145,7 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
         lasts: SignedDuration::from_secs(15),
         exists: true,
         frozen: None,
+        parked: None,
     };
     NamespaceFacts {
         now: at(NOW),

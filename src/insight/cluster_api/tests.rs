@@ -355,6 +355,7 @@ fn the_provider_is_a_suspect_if_an_mcm_machine_is_not_deleted_with_its_machine(
         lasts: SignedDuration::from_secs(15),
         exists: true,
         frozen: None,
+        parked: None,
     });
     let answer = CapiFacts { facts: &facts, objects: &objects }.answer(Kind::Machine, WORKER).unwrap();
     let texts: Vec<&str> = answer.waits.iter().map(|wait| wait.text.as_str()).collect();

@@ -11,6 +11,7 @@ use crate::{
     terminal::{TerminalLook, ago},
     testing,
 };
+use mcm_runtime::engaged::switch::ParkCause;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -67,6 +68,7 @@ fn manager(role: &str, renewed: i64) -> ManagerLease {
         lasts: SignedDuration::from_secs(15),
         exists: true,
         frozen: None,
+        parked: None,
     }
 }
 
@@ -379,6 +381,58 @@ fn a_frozen_manager_is_the_first_wait_of_a_machine(#[case] steps: &[(&str, bool)
     // A manager that is gone has no say.
     facts.managers.iter_mut().for_each(|manager| manager.renewed = Some(at(0)));
     assert_eq!(facts.answer(&object).waits[0].kind, WaitKind::Manager);
+}
+
+/// The facts with managers that renew their Leases, and whose namespace is parked.
+fn parked(facts: NamespaceFacts, cause: ParkCause) -> NamespaceFacts {
+    let park = |manager: ManagerLease| ManagerLease { parked: Some(ManagerPark::new(cause, "demo")), ..manager };
+    NamespaceFacts { managers: facts.managers.into_iter().map(park).collect(), ..facts }
+}
+
+/// The wait of a namespace whose Deployment has 0 replicas.
+const OFF: &str = "the Deployment demo/machine-controller-manager to have replicas: with 0 the namespace is parked";
+/// The command that ends it.
+const SCALE_UP: &str = "kubectl scale deployment machine-controller-manager -n demo --replicas=1";
+
+/// Its manager renews the Lease and acts on nothing, so the steps that a reader plans do not happen.
+#[test]
+fn a_parked_namespace_is_the_first_wait_of_each_object_with_something_to_do() {
+    let facts = with_machine(&json!({}), &[("delete VM", false)], &[(WaitKind::NodeJoin, "Node a to join")]);
+    let mut facts = parked(facts, ParkCause::NoReplicas);
+    let frozen = ManagerFreeze { since: at(540), why: "the API server target does not answer: timeout".to_owned() };
+    facts.managers.iter_mut().for_each(|manager| manager.frozen = Some(frozen.clone()));
+    let object = facts.find("machine/pool-1-a").unwrap();
+    let answer = facts.answer(&object);
+    let waits = |answer: &ObjectAnswer| -> Vec<(WaitKind, String)> {
+        answer.waits.iter().map(|wait| (wait.kind, wait.text.clone())).collect()
+    };
+    let expected = [(WaitKind::Hold, OFF.to_owned()), (WaitKind::NodeJoin, "Node a to join".to_owned())];
+    assert_eq!(waits(&answer), expected, "a frozen target of a parked namespace may be shut down");
+    assert_eq!((answer.verdict, answer.next.len()), (ObjectVerdict::Blocked, 0));
+    assert_eq!(answer.remedies()[0].text, SCALE_UP);
+    assert!(!answer.ruled_out.iter().any(|one| one.check == "manager"), "{:?}", answer.ruled_out);
+    assert_eq!(facts.park_note().unwrap(), format!("the manager waits for {OFF}: {SCALE_UP}"));
+    // The manager was asked, and remembers the same.
+    let remembered = json!({
+        "object": {"kind": "Machine", "name": "pool-1-a"},
+        "waits": [{"kind": "Hold", "text": OFF, "since": at(60), "plans": 2}],
+    });
+    facts.memory.explained.push(serde_json::from_value(remembered).unwrap());
+    let answer = facts.answer(&object);
+    assert_eq!(waits(&answer), [(WaitKind::Hold, OFF.to_owned())]);
+    assert_eq!((answer.waits[0].since, answer.remedies()[0].text.as_str()), (Some(at(60)), SCALE_UP));
+}
+
+#[test]
+fn a_settled_namespace_that_is_parked_has_no_wait_and_its_manager_says_so() {
+    let facts = parked(with_machine(&json!({}), &[], &[]), ParkCause::Terminating);
+    let answers = facts.all();
+    assert!(answers.is_empty(), "{answers:?}");
+    let text = report::all(TerminalLook::PLAIN, &answers, &facts, &[]);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("mcm-0 holds both Leases, and renews them; the namespace is parked"), "{text}");
+    let note = facts.park_note().unwrap();
+    assert!(note.contains("this one is being deleted") && !note.contains("kubectl"), "{note}");
 }
 
 #[test]

@@ -136,7 +136,9 @@ pub(super) fn leases(
     };
     let finding = |one: &ManagerLease| {
         let text = one.state(now);
-        if one.freeze(now).is_some() {
+        if let Some(park) = &one.parked {
+            CheckFinding::note(CHECK, format!("{} waits for {}", one.holder, park.why)).then(park.remedy.text.clone())
+        } else if one.freeze(now).is_some() {
             CheckFinding::problem(CHECK, text)
                 .then("check the API server of the target cluster, and the kubeconfig of the manager for it")
         } else if one.is_alive(now) {

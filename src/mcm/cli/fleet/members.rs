@@ -55,6 +55,7 @@ mod tests {
             lasts: SignedDuration::from_secs(900),
             exists: true,
             frozen: None,
+            parked: None,
         };
         let spec =
             json!({"holderIdentity": HOLDER, "renewTime": "2026-01-01T00:04:00.000000Z", "leaseDurationSeconds": 15});

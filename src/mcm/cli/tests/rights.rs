@@ -63,8 +63,8 @@ impl NetworkModel for WithoutRight {
     }
 }
 
-/// The objects on a port, and a kubeconfig for it.
-async fn serve(folder: &Path, state: &ClusterState, kind: Option<&'static Kind>) -> (RunningServer, String) {
+/// The objects on a port, and a kubeconfig for it, without the right to read a kind.
+pub(super) async fn serve(folder: &Path, state: &ClusterState, kind: Option<&'static Kind>) -> (RunningServer, String) {
     let network: Arc<dyn NetworkModel> = Arc::new(WithoutRight(kind));
     let (server, _) = state.servers(&network);
     let port = LoopbackPort::bind().await.unwrap();
@@ -74,7 +74,7 @@ async fn serve(folder: &Path, state: &ClusterState, kind: Option<&'static Kind>)
 }
 
 /// Exit code, and everything that is printed.
-async fn run(line: &str, kubeconfig: &str) -> (u8, String) {
+pub(super) async fn run(line: &str, kubeconfig: &str) -> (u8, String) {
     let words = line.split(' ').chain(["-n", NAMESPACE, "--kubeconfig", kubeconfig]);
     let Ok((command, _)) = args::parse_call(words.map(Into::into)) else { panic!("{line} is invalid") };
     let answered: Result<CommandAnswer> = match command {

@@ -172,7 +172,7 @@ impl TopModel {
             Some(DeploymentRow { object, progress, answer, state, machines })
         };
         let manager = facts.manager_of(DEPLOYMENT).map(|manager| match manager.is_alive(facts.now) {
-            true => format!("{} leads", manager.holder),
+            true => format!("{} leads{}", manager.holder, manager.park_clause()),
             false => manager.state(facts.now),
         });
         let deployments = facts.deployments.keys().filter_map(deployment).collect();

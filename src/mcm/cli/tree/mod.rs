@@ -119,13 +119,16 @@ async fn show_all(options: &TreeOptions) -> Result<CommandAnswer> {
     Ok(CommandAnswer { text: all, exit })
 }
 
+/// The trees below the note that the namespace is parked, and above the other notes.
 fn text(options: &TreeOptions, facts: &NamespaceFacts, branches: &[TreeBranch], notes: &[String]) -> String {
     let mut text = report::text(options.output.look(), branches, options.all, facts.now);
     if branches.is_empty() && facts.is_whole() {
         text = empty(&facts.place, &facts.namespace);
     }
-    notes.iter().for_each(|note| text += &format!("note: {note}\n"));
-    text
+    let parked = facts.park_note();
+    let (above, below): (Vec<&String>, Vec<&String>) = notes.iter().partition(|note| Some(*note) == parked.as_ref());
+    let lines = |notes: Vec<&String>| notes.into_iter().map(|note| format!("note: {note}\n")).collect::<String>();
+    lines(above) + &text + &lines(below)
 }
 
 async fn grown(cell: &ReadOnly, options: &TreeOptions) -> Result<GrownNamespace> {

@@ -3,7 +3,8 @@ use rstest::rstest;
 use super::*;
 use crate::cli::check::finding::{CheckLevel, exit};
 use crate::cli::exit::CommandExit;
-use mcm_insight::manager::ManagerFreeze;
+use mcm_insight::manager::{ManagerFreeze, ManagerPark};
+use mcm_runtime::engaged::switch::ParkCause;
 
 fn server(skew: Option<i64>) -> ServerFacts {
     ServerFacts { version: "v1.36.3".to_owned(), skew: skew.map(SignedDuration::from_secs) }
@@ -108,6 +109,7 @@ fn manager(renewed: i64) -> ManagerLease {
         lasts: SignedDuration::from_secs(15),
         exists: true,
         frozen: None,
+        parked: None,
     }
 }
 
@@ -134,6 +136,21 @@ fn objects_need_a_manager_that_acts(
     assert_eq!(findings.iter().map(|one| one.result).collect::<Vec<_>>(), [expected], "{findings:?}");
     assert_eq!(exit(&findings) == CommandExit::No, expected == CheckLevel::Problem);
     assert_eq!(findings[0].next.is_some(), expected == CheckLevel::Problem);
+}
+
+/// A hibernation parks a namespace, so it is no problem.
+#[test]
+fn the_manager_of_a_parked_namespace_waits_for_its_deployment() {
+    let parked = Some(ManagerPark::new(ParkCause::NoReplicas, "demo"));
+    for renewed in [998, 100] {
+        let parked = ManagerLease { parked: parked.clone(), ..manager(renewed) };
+        let findings = leases(&Ok(vec![parked]), true, Timestamp::from_second(1000).unwrap());
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].result, CheckLevel::Note, "{findings:?}");
+        assert!(findings[0].text.contains("with 0 the namespace is parked"), "{findings:?}");
+        let next = "kubectl scale deployment machine-controller-manager -n demo --replicas=1";
+        assert_eq!(findings[0].next.as_deref(), Some(next));
+    }
 }
 
 /// A provider without leader election has no Lease, or holds a former one no more.

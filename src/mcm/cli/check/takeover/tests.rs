@@ -132,6 +132,7 @@ fn manager(holder: &str, renewed: i64) -> ManagerLease {
         lasts: SignedDuration::from_secs(15),
         exists: true,
         frozen: None,
+        parked: None,
     }
 }
 

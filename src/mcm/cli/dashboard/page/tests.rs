@@ -63,6 +63,7 @@ fn shown(text: &str) -> String {
         lasts: jiff::SignedDuration::from_secs(15),
         exists: true,
         frozen: None,
+        parked: None,
     }];
     let bar = MachineBar { wanted: 3, new: 1, starting: 1, old: 2, going: 1, available: 2 };
     let machine = answer(MACHINE, text, text);
