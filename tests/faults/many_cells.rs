@@ -95,7 +95,7 @@ async fn sick_cells_of_a_process_disturb_no_other() {
 
     told(&run, &manager, &cells, &sick).await;
     run.exactly("ends of the process", usize::from(manager.program.has_ended()), 0);
-    run.check("most memory", most_memory(manager.program.id()), "MiB", Bound::AtMost(MOST_MIB));
+    run.check("most memory", meter::memory(manager.program.id(), "VmHWM"), "MiB", Bound::AtMost(MOST_MIB));
     run.measured("open files", meter::metric(&manager, "process_open_fds", "").await, "");
     manager.program.terminate();
     let began = Instant::now();
@@ -166,13 +166,6 @@ async fn serve_without_end() -> std::net::SocketAddr {
     let address = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, Router::new().fallback(answer)).into_future());
     address
-}
-
-/// The most memory that a process had at a time, in MiB.
-pub fn most_memory(process: u32) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
 impl Cell {

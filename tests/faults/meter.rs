@@ -1,11 +1,16 @@
-//! Meters: CPU of processes as the kernel counts it, and the request counters of the API server.
+//! Meters: CPU and memory of processes as the kernel counts them, and the request counters of the API server.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
 
 use kube::Client;
+use tokio::time::sleep;
 
 use crate::{
-    run::{Bound, Run},
+    run::{Bound, Run, number},
     support::world::Manager,
 };
 
@@ -15,6 +20,10 @@ const KINDS: [&str; 7] =
 
 /// Ticks a second in `/proc`, on every architecture that matters here.
 const TICKS: f64 = 100.0;
+/// How long nothing may be written before all is quiet.
+const QUIET: Duration = Duration::from_secs(10);
+/// The wait for quiet ends after this time in any case: some programs never rest.
+const LONGEST_REST: Duration = Duration::from_secs(180);
 
 /// CPU seconds that a process has used.
 pub fn cpu_seconds(process: u32) -> f64 {
@@ -22,6 +31,13 @@ pub fn cpu_seconds(process: u32) -> f64 {
     let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split_whitespace().collect();
     let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
     (ticks(11) + ticks(12)) / TICKS
+}
+
+/// Memory of a process in MiB, by its name in `/proc`, such as `RssAnon`.
+pub fn memory(process: u32, name: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
 /// Writes by verb and kind, of kinds that managers write, since the start of the API server.
@@ -46,6 +62,29 @@ pub async fn writes(client: &Client) -> BTreeMap<String, f64> {
 pub fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let more = after.iter().map(|(name, value)| (name.clone(), value - before.get(name).copied().unwrap_or_default()));
     more.filter(|(_, value)| *value > 0.0).collect()
+}
+
+/// Waits until nothing was written for a while.
+pub async fn until_quiet(run: &Run, client: &Client) {
+    run.say("waits until all is quiet");
+    let start = Instant::now();
+    let mut last = writes(client).await;
+    let mut quiet_since = Instant::now();
+    while quiet_since.elapsed() < QUIET && start.elapsed() < LONGEST_REST {
+        sleep(Duration::from_secs(1)).await;
+        let mut now = writes(client).await;
+        now.retain(|name, _| !is_of_kubelets(name));
+        if now != last {
+            quiet_since = Instant::now();
+        }
+        last = now;
+    }
+    run.measured("time until all was quiet", number(start.elapsed().as_secs() as usize), "s");
+}
+
+/// The simulated kubelets refresh the status of each Node every five minutes.
+pub fn is_of_kubelets(write: &str) -> bool {
+    write.ends_with(" nodes/status")
 }
 
 /// Checks that the clock of a manager is so many seconds from ours. That of a program without shared libraries never is.

@@ -25,7 +25,6 @@ use self::{
 };
 use crate::{
     hostile_fleet::until_served,
-    many_cells::most_memory,
     meter,
     pools::{DesiredPool, PoolWatch},
     recorder::Recorder,
@@ -169,7 +168,7 @@ async fn judge_fleet(run: &Run, replica: &FleetReplica) {
     let flawed = meter::metric(manager, "mcm_plans_flawed_total", "").await;
     run.check("plans that were bugs", flawed, "", Bound::Exactly(0.0));
     run.measured("restarts of cells", meter::metric(manager, "mcm_cell_restarts_total", "").await, "");
-    run.measured("most memory of the fleet", most_memory(manager.program.id()), "MiB");
+    run.measured("most memory of the fleet", meter::memory(manager.program.id(), "VmHWM"), "MiB");
 }
 
 /// The run in progress.

@@ -7,15 +7,11 @@ use tokio::time::sleep;
 
 use crate::{
     meter,
-    run::{Bound, Run, number},
+    run::{Bound, Run},
     stage::{Stage, go_programs},
     support::{control_plane::ControlPlane, world::Manager},
 };
 
-/// How long nothing may be written before it is measured.
-const QUIET: Duration = Duration::from_secs(10);
-/// After this time it is measured all the same: some never rest.
-const LONGEST_REST: Duration = Duration::from_secs(180);
 /// Share of a core.
 const MOST_CPU: f64 = 0.02;
 
@@ -96,7 +92,7 @@ async fn cost(
     stage.pool(machines, json!({})).await;
     let took = stage.settled(machines, "small").await;
     stage.run.measured(format!("{who}: {machines} machines created"), took.as_secs_f64(), "s");
-    rest(stage).await;
+    meter::until_quiet(&stage.run, &stage.world.client).await;
     let own = || managers.iter().map(|manager| meter::cpu_seconds(manager.program.id())).sum::<f64>();
     let before = (own(), meter::writes(&stage.world.client).await);
     let start = Instant::now();
@@ -106,15 +102,15 @@ async fn cost(
     let writes = meter::difference(&before.1, &meter::writes(&stage.world.client).await);
     stage.run.say(format!("{who}: writes {writes:?}"));
     stage.world.cloud.control(json!({"nodes": {"heartbeatPeriod": "0s"}})).await;
-    rest(stage).await;
+    meter::until_quiet(&stage.run, &stage.world.client).await;
     let server = server_share(stage, control, format!("{who}: {OF_SERVER} without heartbeats"), time).await;
-    let writes = writes.iter().filter(|(name, _)| !is_of_kubelets(name)).map(|(_, count)| count).sum();
+    let writes = writes.iter().filter(|(name, _)| !meter::is_of_kubelets(name)).map(|(_, count)| count).sum();
     Cost { own, writes, server }
 }
 
 /// Without heartbeats and without any program.
 async fn server_alone(stage: &Stage, control: &ControlPlane, who: &str, time: Duration) -> f64 {
-    rest(stage).await;
+    meter::until_quiet(&stage.run, &stage.world.client).await;
     server_share(stage, control, format!("{who}: {OF_SERVER} alone"), time).await
 }
 
@@ -127,27 +123,4 @@ async fn server_share(stage: &Stage, control: &ControlPlane, figure: String, tim
     let share = (meter::cpu_seconds(server) - before) / start.elapsed().as_secs_f64();
     stage.run.measured(figure, share, "");
     share
-}
-
-/// The simulated kubelets refresh the status of each Node every five minutes.
-fn is_of_kubelets(write: &str) -> bool {
-    write.ends_with(" nodes/status")
-}
-
-/// Waits until nothing was written for a while.
-async fn rest(stage: &Stage) {
-    stage.run.say("waits until all is quiet");
-    let start = Instant::now();
-    let mut last = meter::writes(&stage.world.client).await;
-    let mut quiet_since = Instant::now();
-    while quiet_since.elapsed() < QUIET && start.elapsed() < LONGEST_REST {
-        sleep(Duration::from_secs(1)).await;
-        let mut now = meter::writes(&stage.world.client).await;
-        now.retain(|name, _| !is_of_kubelets(name));
-        if now != last {
-            quiet_since = Instant::now();
-        }
-        last = now;
-    }
-    stage.run.measured("time until all was quiet", number(start.elapsed().as_secs() as usize), "s");
 }
