@@ -81,6 +81,11 @@ fn a_claim_that_is_taken_ends_the_right_of_its_holder() {
 }
 
 #[test]
+fn each_write_of_a_lease_counts() {
+    assert_eq!(handed_over().lease_writes(), 4 * CLAIMS.len());
+}
+
+#[test]
 fn machines_and_sets_may_have_different_owners() {
     let mut record = OwnershipRecord::default();
     record.add_lease_write(claim(1.0, "a", CLAIMS[0], "host-a"));

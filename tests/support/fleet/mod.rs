@@ -109,17 +109,30 @@ impl FleetPlanes {
     /// Starts a further replica, with a clock that can be moved.
     pub async fn launch_with_clock(&mut self, server: &FleetServer) -> FleetReplica {
         let clock = ProcessClock::at(self.world.folder().join(format!("clock-{}", self.replicas)));
-        self.launch_replica(server, Some(clock)).await
+        let ways = self.open_ways(server).await;
+        self.launch_replica(ways, Some(clock)).await
     }
 
     /// Starts a further replica.
     pub async fn launch(&mut self, server: &FleetServer) -> FleetReplica {
-        self.launch_replica(server, None).await
+        let ways = self.open_ways(server).await;
+        self.launch_replica(ways, None).await
     }
 
-    async fn launch_replica(&mut self, server: &FleetServer, clock: Option<ProcessClock>) -> FleetReplica {
+    /// Starts a further replica that reaches the control cluster as in production: over HTTP/2, where watches share connections. A
+    /// door needs a connection for each.
+    pub async fn launch_direct(&mut self, server: &FleetServer) -> FleetReplica {
+        let direct = format!("https://{}", identity::server(self.world.admin()));
+        let ways = ReplicaWays { direct: Some(direct), ..self.open_ways(server).await };
+        self.launch_replica(ways, None).await
+    }
+
+    async fn open_ways(&self, server: &FleetServer) -> ReplicaWays {
+        ReplicaWays::open(&server.control, &self.world.cloud.url).await
+    }
+
+    async fn launch_replica(&mut self, ways: ReplicaWays, clock: Option<ProcessClock>) -> FleetReplica {
         let folder = self.folder_of_replica();
-        let ways = ReplicaWays::open(&server.control, &self.world.cloud.url).await;
         let planes = folder.join("planes");
         std::fs::create_dir(&planes).unwrap();
         for namespace in &self.namespaces {
@@ -152,7 +165,7 @@ impl FleetPlanes {
         mut flags: Vec<String>,
     ) -> FleetReplica {
         let kubeconfig = folder.join("control.kubeconfig");
-        let account = self.accounts.issue(&kubeconfig, &ways.control.url()).await;
+        let account = self.accounts.issue(&kubeconfig, &ways.control_url()).await;
         flags.extend([
             format!("--fleet-name={}", self.name),
             format!("--fleet-namespace={SYSTEM}"),

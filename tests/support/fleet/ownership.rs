@@ -69,6 +69,7 @@ pub struct OwnershipRecord {
     /// By namespace and Lease, in their order.
     holds: BTreeMap<(String, String), Vec<LeaseHold>>,
     acts: Vec<FleetAct>,
+    lease_writes: usize,
     /// When processes continued, by replica: the times before and after the signal.
     continued: BTreeMap<String, (Timestamp, Option<Timestamp>)>,
 }
@@ -85,6 +86,7 @@ impl OwnershipRecord {
 
     /// A write that may have been stored begins a hold and ends none. One that was stored also ends those of others.
     pub fn add_lease_write(&mut self, write: LeaseWrite) {
+        self.lease_writes += 1;
         let LeaseWrite { begun, ended, replica, namespace, lease, holder, is_stored } = write;
         let is_claim = CLAIMS.contains(&lease.as_str());
         let holds = self.holds.entry((namespace, lease)).or_default();
@@ -120,6 +122,11 @@ impl OwnershipRecord {
             }
         }
         verdict
+    }
+
+    /// The writes of Leases so far. One with an unknown outcome counts, and one that was refused does not.
+    pub fn lease_writes(&self) -> usize {
+        self.lease_writes
     }
 
     /// The replicas that hold a claim of a namespace.

@@ -48,7 +48,7 @@ pub struct FleetReplica {
 impl FleetReplica {
     /// The same program again with a new account, after it ended.
     pub async fn start_again(&mut self) {
-        let account = self.accounts.issue(&self.kubeconfig, &self.ways.control.url()).await;
+        let account = self.accounts.issue(&self.kubeconfig, &self.ways.control_url()).await;
         // Requests of the last process are its own.
         self.record_acts();
         self.account = account;
@@ -99,6 +99,8 @@ pub struct ReplicaWays {
     pub control: Door,
     pub target: Door,
     pub cloud: CloudGate,
+    /// The address of the control cluster, for a replica that does not use the door to it.
+    pub(super) direct: Option<String>,
 }
 
 impl ReplicaWays {
@@ -115,7 +117,13 @@ impl ReplicaWays {
     async fn with_target(server: &ControlPlane, target: Door, cloud: &str) -> Self {
         // The audit log has the writes to the control cluster.
         let control = DoorRules { records: |_| false, ..DoorRules::default() };
-        Self { control: Door::with_rules(server, control).await, target, cloud: CloudGate::to(cloud).await }
+        let control = Door::with_rules(server, control).await;
+        Self { control, target, cloud: CloudGate::to(cloud).await, direct: None }
+    }
+
+    /// The address at which the replica reaches the control cluster.
+    pub(super) fn control_url(&self) -> String {
+        self.direct.clone().unwrap_or_else(|| self.control.url())
     }
 
     /// Cuts the way to the control cluster: no request is passed on or answered.
