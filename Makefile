@@ -16,7 +16,7 @@ FEATURES ?=
 export CAPI CLOUD CLUSTER_API CONTROL_PLANE FEATURES K8S KEEP
 
 .DEFAULT_GOAL := help
-.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-flavours test-pages test-drivers test-reference test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans soak-fleet bench-hostile-targets seed seeds mutants check check-tools check-default check-features fmt crds proto-go bench memory faults deny clean release release-twice test-release
+.PHONY: help build static demo test test-rules book test-charts test-clusterctl test-flavours test-pages test-drivers test-reference test-clouds test-dashboard test-openstack test-kubevirt count-calls soak-orphans soak-fleet idle-fleet bench-hostile-targets seed seeds mutants check check-tools check-default check-features fmt crds proto-go bench memory faults deny clean release release-twice test-release
 
 help: ## List the targets
 	@bold= plain=; [ -t 1 ] && [ -z "$$NO_COLOR" ] && bold=$$(printf '\033[1m') plain=$$(printf '\033[0m'); \
@@ -90,6 +90,9 @@ soak-orphans: ## Let the orphan collectors of two namespaces with one cluster ta
 
 soak-fleet: ## Let three replicas share PLANES=200 control planes of MACHINES=50 for MINUTES=30, with a fault each 20 s (SEED=1 repeats a run; needs libfaketime)
 	@hack/faults fleet_soak planes=$(PLANES) machines=$(MACHINES) minutes=$(MINUTES) $(if $(SEED),seed=$(SEED))
+
+idle-fleet: ## Measure three replicas with PLANES=200 control planes of MACHINES=50 while nothing happens, and their restart (IDLE=--release for the static binary)
+	@hack/faults idle_fleet planes=$(PLANES) machines=$(MACHINES) $(IDLE)
 
 bench-hostile-targets: ## Compare the time of new machines in PLANES=200 control planes with and without 50 dead, 10 slow and 1 flooding target
 	@hack/faults hostile_fleet planes=$(PLANES) dead=50 slow=10 flooding=1 $(HOSTILE)

@@ -24,6 +24,7 @@ mod forced_drain;
 mod go_plans;
 mod grace_period;
 mod hostile_fleet;
+mod idle_fleet;
 mod lost_replies;
 mod many_cells;
 mod orphans;

@@ -40,6 +40,11 @@ pub fn memory(process: u32, name: &str) -> f64 {
     line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
+/// Open files of a process.
+pub fn descriptors(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
 /// Writes by verb and kind, of kinds that managers write, since the start of the API server.
 pub async fn writes(client: &Client) -> BTreeMap<String, f64> {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
@@ -47,7 +52,7 @@ pub async fn writes(client: &Client) -> BTreeMap<String, f64> {
     let mut writes = BTreeMap::new();
     for line in text.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")) {
         let Some((labels, value)) = line.rsplit_once("} ") else { continue };
-        let label = |name: &str| labels.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        let label = |name: &str| label_value(labels, name);
         let (verb, kind) = (label("verb").unwrap_or_default(), label("resource").unwrap_or_default());
         if ["POST", "PUT", "PATCH", "DELETE"].contains(&verb) && KINDS.contains(&kind) {
             let part = label("subresource").filter(|part| !part.is_empty()).map(|part| format!("/{part}"));
@@ -58,7 +63,25 @@ pub async fn writes(client: &Client) -> BTreeMap<String, f64> {
     writes
 }
 
-/// Writes between two readings.
+/// The requests of a process but watches since its start, by verb and path, from its metrics.
+pub fn calls(metrics: &str) -> BTreeMap<String, f64> {
+    let mut calls = BTreeMap::new();
+    // A watch has no latency.
+    for line in metrics.lines().filter_map(|line| line.strip_prefix("rest_client_request_latency_seconds_count{")) {
+        let Some((labels, value)) = line.rsplit_once("} ") else { continue };
+        let label = |name: &str| label_value(labels, name).unwrap_or_default();
+        let path = label("url").splitn(4, '/').nth(3).unwrap_or_default();
+        *calls.entry(format!("{} /{path}", label("verb"))).or_default() += value.parse::<f64>().unwrap_or_default();
+    }
+    calls
+}
+
+/// The value of a label in the labels of a sample.
+fn label_value<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    labels.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next())
+}
+
+/// Differences between two readings.
 pub fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let more = after.iter().map(|(name, value)| (name.clone(), value - before.get(name).copied().unwrap_or_default()));
     more.filter(|(_, value)| *value > 0.0).collect()
@@ -99,7 +122,12 @@ pub async fn check_clock(run: &Run, manager: &Manager, offset: i64) {
 /// The sum of a family of a manager's metrics, of those samples that have a text in their labels.
 pub async fn metric(manager: &Manager, family: &str, with: &str) -> f64 {
     let (_, text) = manager.get("/metrics").await;
+    sum_of(&text, family, with)
+}
+
+/// The same in metrics that were read before.
+pub fn sum_of(metrics: &str, family: &str, with: &str) -> f64 {
     let is_of =
         |line: &&str| line.strip_prefix(family).is_some_and(|rest| rest.starts_with([' ', '{'])) && line.contains(with);
-    text.lines().filter(is_of).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    metrics.lines().filter(is_of).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
 }
