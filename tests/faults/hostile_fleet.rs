@@ -52,7 +52,7 @@ async fn hostile_targets_do_not_delay_the_machines_of_others() {
         flooding: run.count("flooding", 1, 1),
     };
     let (waves, rounds) = (run.count("waves", 5, 3), run.count("rounds", 2, 1));
-    let pause = run.seconds("pause", 0.1, 0.1);
+    let pause = run.seconds("pause", 0.25, 0.1);
     assert!(hostile.sum() < planes, "of {planes} control planes, {} are hostile", hostile.sum());
     let server = FleetServer::start().await;
     let fleet = FleetPlanes::new(&server, "hostile-fleet", planes, 1).await;
