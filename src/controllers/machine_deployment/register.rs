@@ -158,7 +158,7 @@ fn updated_in_place(caches: &DeploymentReconciler, _: &TargetCluster, _: &CacheT
 
 /// The controllers of an object, before a change and after it.
 fn controllers_of<K: CacheableKind>(change: &ObjectChange<K>) -> impl Iterator<Item = &OwnerReference> {
-    let metas = [change.old.as_ref().map(|old| old.meta()), Some(&change.meta)];
+    let metas = [change.old.as_ref().map(|old| old.meta()), Some(&*change.meta)];
     metas.into_iter().flatten().filter_map(owner::controller_of)
 }
 
@@ -249,9 +249,7 @@ mod tests {
     }
 
     fn change(old: Option<Value>, new: Option<Value>) -> ObjectChange<Node> {
-        let node = |node: Value| -> Arc<Node> { serde_json::from_value(node).unwrap() };
-        let (old, new) = (old.map(node), new.map(node));
-        let gone = new.is_none();
-        ObjectChange { key: Key::new("", "n"), meta: Default::default(), old, new, gone, unreadable: None }
+        let node = |node: Value| -> Node { serde_json::from_value(node).unwrap() };
+        ObjectChange::between(old.map(node), new.map(node))
     }
 }

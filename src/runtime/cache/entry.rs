@@ -1,6 +1,6 @@
 //! Objects of a cache: their kinds, their keys, their changes.
 
-use std::{fmt::Debug, hash::Hash, sync::Arc};
+use std::{fmt::Debug, hash::Hash, ops::Deref, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -67,7 +67,7 @@ pub struct ObjectChange<K> {
     /// The object.
     pub key: Key,
     /// Its metadata, as last known.
-    pub meta: ObjectMeta,
+    pub meta: ChangeMetadata<K>,
     /// The object before; `None` if none was stored or it was unreadable.
     pub old: Option<Arc<K>>,
     /// The object now; `None` if it was deleted or is unreadable.
@@ -76,6 +76,33 @@ pub struct ObjectChange<K> {
     pub gone: bool,
     /// The decoding error, if it exists and cannot be decoded.
     pub unreadable: Option<String>,
+}
+
+/// Metadata of a changed object. The first list makes a change for each object, and the copies of their metadata would leave holes in
+/// memory between the stored objects.
+#[derive(Debug)]
+pub enum ChangeMetadata<K> {
+    /// Of this object.
+    OfObject(Arc<K>),
+    /// Of an object that cannot be decoded, or as the watch reported them with a deletion.
+    Alone(Box<ObjectMeta>),
+}
+
+impl<K: Resource> Deref for ChangeMetadata<K> {
+    type Target = ObjectMeta;
+
+    fn deref(&self) -> &ObjectMeta {
+        match self {
+            Self::OfObject(object) => object.meta(),
+            Self::Alone(meta) => meta,
+        }
+    }
+}
+
+impl<K> From<ObjectMeta> for ChangeMetadata<K> {
+    fn from(meta: ObjectMeta) -> Self {
+        Self::Alone(Box::new(meta))
+    }
 }
 
 /// An object that exists and cannot be decoded.
@@ -91,15 +118,10 @@ pub struct UnreadableObject {
 impl<K: CacheableKind> ObjectChange<K> {
     /// The change from one state of an object to another, of which at least one exists.
     pub fn between(old: Option<K>, new: Option<K>) -> Self {
-        let meta = new.as_ref().or(old.as_ref()).map(|object| object.meta().clone()).unwrap_or_default();
-        let gone = new.is_none();
-        Self {
-            key: Key::from_meta(&meta),
-            meta,
-            old: old.map(Arc::new),
-            new: new.map(Arc::new),
-            gone,
-            unreadable: None,
-        }
+        let (old, new) = (old.map(Arc::new), new.map(Arc::new));
+        let object = new.as_ref().or(old.as_ref()).cloned();
+        let meta = object.map_or_else(|| ObjectMeta::default().into(), ChangeMetadata::OfObject);
+        let (key, gone) = (Key::from_meta(&meta), new.is_none());
+        Self { key, meta, old, new, gone, unreadable: None }
     }
 }

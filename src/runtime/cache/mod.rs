@@ -34,7 +34,7 @@ use bounds::{BoundsMeter, CacheExcess, ListTally, PageSize};
 use store::CacheStore;
 
 pub use bounds::CacheBounds;
-pub use entry::{CacheableKind, Key, ObjectChange, UnreadableObject, keep_identity};
+pub use entry::{CacheableKind, ChangeMetadata, Key, ObjectChange, UnreadableObject, keep_identity};
 pub use index::{AnyIndex, CacheIndex, IndexTerm};
 pub use pool::{ValuePool, share_texts};
 

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use super::{
-    AnyIndex, CacheIndex, CacheableKind, Key, ObjectChange, UnreadableObject,
+    AnyIndex, CacheIndex, CacheableKind, ChangeMetadata, Key, ObjectChange, UnreadableObject,
     bounds::{BoundsMeter, CacheExcess, CacheLoad, memory_of_unreadable},
     index::{IndexPostings, IndexTerm, IndexUpdater},
 };
@@ -290,7 +290,8 @@ impl<K: CacheableKind> CacheStore<K> {
         let is_same = |meta: &ObjectMeta| meta.uid.as_deref().unwrap_or_default() == uid;
         let old = self.objects.get(key).filter(|held| is_same(held.meta())).cloned();
         let unreadable = self.unreadable.get(key).filter(|held| is_same(&held.meta)).map(|held| held.meta.clone());
-        let meta = old.as_ref().map(|old| old.meta().clone()).or_else(|| unreadable.clone())?;
+        let meta = old.as_ref().map(|old| ChangeMetadata::OfObject(Arc::clone(old)));
+        let meta = meta.or_else(|| unreadable.clone().map(ChangeMetadata::from))?;
         self.unconfirmed.remove(key);
         self.doubtful.remove(key);
         if unreadable.is_some() {
@@ -299,7 +300,7 @@ impl<K: CacheableKind> CacheStore<K> {
         self.replace(key, None);
         Some(ObjectChange {
             key: key.clone(),
-            meta: last.unwrap_or(meta),
+            meta: last.map_or(meta, ChangeMetadata::from),
             old,
             new: None,
             gone: true,
@@ -319,7 +320,7 @@ impl<K: CacheableKind> CacheStore<K> {
         if self.is_stale(&key, object.meta(), rule) {
             return None;
         }
-        let meta = object.meta().clone();
+        let meta = ChangeMetadata::OfObject(Arc::clone(&object));
         self.set_unreadable(&key, None);
         let old = self.replace(&key, Some(&object));
         Some(ObjectChange { key, meta, old, new: Some(object), gone: false, unreadable: None })
@@ -333,7 +334,7 @@ impl<K: CacheableKind> CacheStore<K> {
         }
         self.set_unreadable(&key, Some(UnreadableObject { meta: meta.clone(), error: error.clone() }));
         let old = self.replace(&key, None);
-        Some(ObjectChange { key, meta, old, new: None, gone: false, unreadable: Some(error) })
+        Some(ObjectChange { key, meta: meta.into(), old, new: None, gone: false, unreadable: Some(error) })
     }
 
     fn set_unreadable(&mut self, key: &Key, new: Option<UnreadableObject>) {

@@ -102,6 +102,23 @@ fn a_list_has_no_second_copy_of_an_object_that_is_stored() {
 }
 
 #[test]
+fn a_change_has_no_copy_of_the_metadata_of_its_object() {
+    let cache = cache();
+    let changes = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&changes);
+    cache.on_change(move |change| {
+        let object = change.new.as_ref().or(change.old.as_ref()).unwrap();
+        let version = change.meta.resource_version.clone().unwrap();
+        seen.lock().push((std::ptr::eq(&*change.meta, object.meta()), version));
+    });
+    list(&cache, [object("a", "1", 5)]);
+    list(&cache, [object("b", "2", 6)]);
+    cache.observe(Event::Delete(guard(object("b", "2", 7))));
+    let expected = [(true, "5"), (true, "5"), (true, "6"), (false, "7")];
+    assert_eq!(*changes.lock(), expected.map(|(is_shared, version)| (is_shared, version.to_owned())));
+}
+
+#[test]
 fn objects_read_during_a_list_stay_and_their_events_count() {
     let cache = cache();
     cache.observe(Event::Init);
