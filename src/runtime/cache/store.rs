@@ -51,19 +51,19 @@ pub(super) struct CacheStore<K: CacheableKind> {
     is_list_refused: bool,
 }
 
-/// An object of a list.
+/// An object of a list. It is behind a pointer: a list of whole objects would be copied while it grows, and leave megabytes unused.
 enum ListedObject<K> {
-    /// It is stored in this version: the list has no second copy of it.
-    Held(Arc<K>),
-    /// Its version is another one, or it cannot be decoded.
-    New(GuardedObject<K>),
+    /// Decoded. If it is stored in this version, the stored object: the list has no second copy of it.
+    Readable(Arc<K>),
+    /// Not decodable.
+    Unreadable { metadata: Box<ObjectMeta>, error: String },
 }
 
 impl<K: CacheableKind> ListedObject<K> {
     fn meta(&self) -> &ObjectMeta {
         match self {
-            Self::Held(object) => object.meta(),
-            Self::New(object) => object.meta(),
+            Self::Readable(object) => object.meta(),
+            Self::Unreadable { metadata, .. } => metadata,
         }
     }
 }
@@ -173,9 +173,11 @@ impl<K: CacheableKind> CacheStore<K> {
             }
         }
         let held = self.objects.get(&Key::from_meta(object.meta()));
-        self.listed.push(match held.filter(|held| is_same_state(held.meta(), object.meta())) {
-            Some(held) => ListedObject::Held(Arc::clone(held)),
-            None => ListedObject::New(object),
+        let held = held.filter(|held| is_same_state(held.meta(), object.meta()));
+        self.listed.push(match (held, object) {
+            (Some(held), _) => ListedObject::Readable(Arc::clone(held)),
+            (None, GuardedObject::Readable(object)) => ListedObject::Readable(Arc::new(object)),
+            (None, GuardedObject::Unreadable { metadata, error }) => ListedObject::Unreadable { metadata, error },
         });
         Ok(())
     }
@@ -198,8 +200,8 @@ impl<K: CacheableKind> CacheStore<K> {
             }
             self.unconfirmed.remove(&key);
             changes.extend(match object {
-                ListedObject::Held(object) => self.hold(object, rule),
-                ListedObject::New(object) => self.put(object, rule),
+                ListedObject::Readable(object) => self.hold(object, rule),
+                ListedObject::Unreadable { metadata, error } => self.set_aside(*metadata, error, rule),
             });
         }
         changes
@@ -447,6 +449,13 @@ fn is_newer(candidate: &ObjectMeta, held: &ObjectMeta) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcm_api::node::Node;
+
+    #[test]
+    fn a_list_needs_little_memory_besides_its_objects() {
+        let (listed, object) = (size_of::<ListedObject<Node>>(), size_of::<Node>());
+        assert!(listed * 10 < object, "{listed} of {object}");
+    }
 
     #[test]
     fn deleted_objects_are_dropped_eventually() {
