@@ -2,6 +2,8 @@
 
 use std::{
     borrow::Cow,
+    fmt,
+    num::NonZero,
     ops::{Deref, DerefMut},
     sync::LazyLock,
 };
@@ -9,6 +11,7 @@ use std::{
 use k8s_openapi::{
     api::core::v1::{self, Taint},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
 };
 use kube::Resource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -143,10 +146,10 @@ pub struct NodeStatus {
 pub struct NodeCondition {
     /// When it was last confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_heartbeat_time: Option<Time>,
+    pub last_heartbeat_time: Option<ConditionTime>,
     /// When its status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Time>,
+    pub last_transition_time: Option<ConditionTime>,
     /// Message for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<SharedText>,
@@ -165,6 +168,47 @@ impl NodeCondition {
     /// All of its texts, so that equal ones can be shared.
     pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut SharedText> {
         [&mut self.status, &mut self.type_].into_iter().chain(&mut self.message).chain(&mut self.reason)
+    }
+}
+
+/// A time of a condition in whole seconds, as Kubernetes writes it. It has 8 bytes, also as an `Option`, and a [`Time`] has 24: the
+/// conditions are the largest part of a cached Node.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Time", into = "Time")]
+pub struct ConditionTime(NonZero<i64>);
+
+impl ConditionTime {
+    /// The value of 1970-01-01. Earlier dates are above zero as well: the first is 12,000 years before it.
+    const EPOCH: i64 = 1 << 40;
+}
+
+impl From<Timestamp> for ConditionTime {
+    fn from(at: Timestamp) -> Self {
+        Self(NonZero::new(at.as_second().saturating_add(Self::EPOCH)).unwrap_or(NonZero::<i64>::MIN))
+    }
+}
+
+impl From<ConditionTime> for Timestamp {
+    fn from(ConditionTime(value): ConditionTime) -> Self {
+        Self::from_second(value.get().saturating_sub(ConditionTime::EPOCH)).unwrap_or_default()
+    }
+}
+
+impl From<Time> for ConditionTime {
+    fn from(Time(at): Time) -> Self {
+        at.into()
+    }
+}
+
+impl From<ConditionTime> for Time {
+    fn from(time: ConditionTime) -> Self {
+        Self(time.into())
+    }
+}
+
+impl fmt::Debug for ConditionTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Timestamp::from(*self).fmt(f)
     }
 }
 
@@ -218,6 +262,27 @@ mod tests {
     fn metadata_that_cannot_be_decoded_are_named(#[case] node: Value, #[case] expected: &str) {
         let error = decode::json::<Node>(&node.to_string()).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[rstest]
+    #[case::whole("2026-01-01T00:00:07Z", "2026-01-01T00:00:07Z")]
+    #[case::fraction("2026-01-01T00:00:07.75Z", "2026-01-01T00:00:07Z")]
+    #[case::epoch("1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z")]
+    #[case::zero_of_go("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z")]
+    #[case::late("9999-12-01T00:00:00Z", "9999-12-01T00:00:00Z")]
+    fn times_of_conditions_are_stored_in_whole_seconds(#[case] read: &str, #[case] stored: &str) {
+        let time: ConditionTime = serde_json::from_value(json!(read)).unwrap();
+        let expected: Timestamp = stored.parse().unwrap();
+        assert_eq!((json!(time), Timestamp::from(time)), (json!(stored), expected));
+        assert_eq!(format!("{time:?}"), stored);
+        assert_eq!(size_of::<Option<ConditionTime>>(), 8);
+    }
+
+    #[test]
+    fn times_have_the_whole_range_of_dates() {
+        for at in [Timestamp::MIN, Timestamp::MAX] {
+            assert_eq!(Timestamp::from(ConditionTime::from(at)).as_second(), at.as_second());
+        }
     }
 
     #[test]

@@ -21,14 +21,13 @@ impl NamespaceFacts {
     pub fn drain_ends(&self, kind: WaitKind, object: &SubjectRef) -> Option<Timestamp> {
         let machine = self.machines.get(&object.name).filter(|_| object.kind == MACHINE && is_of_drain(kind))?;
         let timeout = machine.spec.configuration.drain_timeout.map(GoDuration::as_signed)?;
-        let deleted = machine.metadata.deletion_timestamp.as_ref();
+        let deleted = machine.metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let selected = || {
             let is_updated = DrainReason::for_machine(machine) == Some(DrainReason::InPlaceUpdate);
             let mut conditions = machine.status.iter().flat_map(|status| &status.conditions).filter(|_| is_updated);
-            conditions.find(|one| one.type_ == IN_PLACE_UPDATE)?.last_transition_time.as_ref()
+            conditions.find(|one| one.type_ == IN_PLACE_UPDATE)?.last_transition_time.map(Timestamp::from)
         };
-        let since = deleted.or_else(selected)?.0;
-        since.checked_add(timeout).ok()
+        deleted.or_else(selected)?.checked_add(timeout).ok()
     }
 
     pub fn known(&self, object: &SubjectRef) -> ReportedState {

@@ -170,10 +170,10 @@ prop_compose! {
                 .collect(),
             conditions: conditions
                 .into_iter()
-                .map(|(type_, last_heartbeat_time)| NodeCondition {
+                .map(|(type_, heartbeat)| NodeCondition {
                     type_: type_.into(),
                     status: "True".into(),
-                    last_heartbeat_time,
+                    last_heartbeat_time: heartbeat.map(Into::into),
                     ..NodeCondition::default()
                 })
                 .collect(),

@@ -112,7 +112,7 @@ pub struct ConditionView<'a> {
     pub status: &'a str,
     pub reason: &'a str,
     pub message: &'a str,
-    pub since: Option<&'a Time>,
+    pub since: Option<Time>,
 }
 
 /// The condition of a type.
@@ -150,7 +150,7 @@ pub fn set<C: StoredCondition>(
     if desired.is_said_by(&before) {
         return false;
     }
-    let since = before.since.filter(|_| before.status == desired.status).cloned();
+    let since = before.since.filter(|_| before.status == desired.status);
     *current = C::build(type_.as_ref(), desired, since.unwrap_or_else(|| now.clone()), now);
     true
 }
@@ -164,7 +164,7 @@ macro_rules! stored {
                     status: &self.status,
                     reason: &self.reason,
                     message: &self.message,
-                    since: self.last_transition_time.as_ref(),
+                    since: self.last_transition_time.clone(),
                 }
             }
             fn build(type_: &str, desired: DesiredCondition, since: Time, $now: Time) -> Self {
@@ -190,14 +190,14 @@ impl StoredCondition for NodeCondition {
             status: &self.status,
             reason: self.reason.as_deref().unwrap_or_default(),
             message: self.message.as_deref().unwrap_or_default(),
-            since: self.last_transition_time.as_ref(),
+            since: self.last_transition_time.map(Time::from),
         }
     }
     fn build(type_: &str, desired: DesiredCondition, since: Time, _now: Time) -> Self {
         Self {
             type_: type_.into(),
             status: desired.status.into(),
-            last_transition_time: Some(since),
+            last_transition_time: Some(since.into()),
             reason: Some(desired.reason.into()),
             message: Some(desired.message.into()),
             last_heartbeat_time: None,
@@ -212,7 +212,7 @@ impl StoredCondition for MetaCondition {
             status: &self.status,
             reason: &self.reason,
             message: &self.message,
-            since: Some(&self.last_transition_time),
+            since: Some(self.last_transition_time.clone()),
         }
     }
     fn build(type_: &str, desired: DesiredCondition, since: Time, _now: Time) -> Self {

@@ -75,7 +75,7 @@ pub fn broken_from(conditions: &[NodeCondition]) -> Option<Timestamp> {
             "ReadonlyFilesystem" => condition.status != "False",
             _ => false,
         })
-        .filter_map(|condition| condition.last_transition_time.as_ref()?.0.checked_add(BROKEN_FOR).ok())
+        .filter_map(|condition| Timestamp::from(condition.last_transition_time?).checked_add(BROKEN_FOR).ok())
         .min()
 }
 

@@ -100,9 +100,10 @@ pub(super) fn tell_stopped(plan: &mut Plan<Action>, snapshot: &Snapshot, node: &
 fn patch(node: &Node, status: &str, reason: PreservedReason, message: &str, now: Timestamp) -> Value {
     let is_same =
         |before: &&NodeCondition| before.status == status && before.reason.as_deref() == Some(reason.as_str());
-    let since = preserved_condition(node).filter(is_same).and_then(|before| before.last_transition_time.clone());
+    let since = preserved_condition(node).filter(is_same).and_then(|before| before.last_transition_time);
+    let since = since.map_or_else(|| status::stamp(now), Into::into);
     json!({ "status": { "conditions": [{
         "type": NodeConditionType::Preserved.as_str(), "status": status, "reason": reason.as_str(), "message": message,
-        "lastHeartbeatTime": status::stamp(now), "lastTransitionTime": since.unwrap_or_else(|| status::stamp(now)),
+        "lastHeartbeatTime": status::stamp(now), "lastTransitionTime": since,
     }] } })
 }

@@ -72,8 +72,8 @@ pub(super) fn plan(plan: &mut Plan<Action>, snapshot: &Snapshot, policy: &Machin
 fn drain_policy_of(snapshot: &Snapshot, policy: &MachinePolicy, node: &Node) -> DrainPolicy {
     let machine = &snapshot.machine;
     let condition = in_place::condition_of(&node.status.conditions);
-    let since = condition.and_then(|condition| condition.last_transition_time.as_ref());
-    let since = since.map_or(snapshot.now, |time| time.0);
+    let since = condition.and_then(|condition| condition.last_transition_time);
+    let since = since.map_or(snapshot.now, Timestamp::from);
     drain_node::rules(snapshot, policy, since, labels::is_true(&**machine, DrainReason::InPlaceUpdate.force_label()))
 }
 
