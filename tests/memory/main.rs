@@ -21,7 +21,7 @@ const MANY: usize = 21_000;
 /// Machines of a namespace and of a class.
 const OF_CLASS: usize = 50;
 /// Bytes of a Machine with its Node in the caches, at most. The number only falls.
-const MOST_BYTES: u64 = 11 << 10;
+const MOST_BYTES: u64 = 10_000;
 /// Peak of a list of objects that are stored, as a multiple of the memory before it.
 const MOST_PEAK: f64 = 1.15;
 /// Lives of machines, after which the memory is compared.
