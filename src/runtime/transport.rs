@@ -55,6 +55,9 @@ const PING: Duration = Duration::from_secs(15);
 const PONG: Duration = Duration::from_secs(10);
 /// Longest time to open a connection. Other requests wait for it.
 const OPENING: Duration = Duration::from_secs(10);
+/// How long a connection of HTTP/1.1 stays open without a request. A burst opens one for each request in flight, and a server or a
+/// proxy may never close them.
+const IDLE: Duration = Duration::from_secs(30);
 /// How many connections are tried with a request that none of them has sent.
 const ATTEMPTS: usize = 3;
 
@@ -63,6 +66,11 @@ const ATTEMPTS: usize = 3;
 /// # Errors
 /// The configuration names certificates, credentials or a proxy that cannot be used.
 pub(super) fn transport(config: Config) -> Result<Client, ClientError> {
+    transport_with(config, IDLE)
+}
+
+/// The same with another [`IDLE`].
+fn transport_with(config: Config, idle: Duration) -> Result<Client, ClientError> {
     // kube-rs handles proxies, and replaces the certificates of plugins before they expire.
     if config.proxy_url.is_some() || config.auth_info.exec.is_some() {
         return plain_transport(config);
@@ -88,7 +96,7 @@ pub(super) fn transport(config: Config) -> Result<Client, ClientError> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(unusable)?)
         .layer(config.extra_headers_layer().map_err(unusable)?)
-        .service(HttpSender::new(config.cluster_url.clone(), connector));
+        .service(HttpSender::new(config.cluster_url.clone(), connector, idle));
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
@@ -134,11 +142,14 @@ struct StreamConnection {
 struct UnsentRequest;
 
 impl HttpSender {
-    fn new(server: Uri, connector: ServerConnector) -> Self {
+    fn new(server: Uri, connector: ServerConnector, idle: Duration) -> Self {
+        let mut plain = legacy::Client::builder(TokioExecutor::new());
+        // Without a timer idle connections are dropped by the next request alone.
+        plain.pool_timer(TokioTimer::new()).pool_idle_timeout(idle);
         Self(Arc::new(SenderState {
             // HTTP/2 is negotiated with TLS.
             is_plain: AtomicBool::new(server.scheme_str() != Some("https")),
-            plain: legacy::Client::builder(TokioExecutor::new()).build(connector.clone()),
+            plain: plain.build(connector.clone()),
             server,
             connector,
             open: Mutex::default(),

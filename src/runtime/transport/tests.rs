@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct TlsServer {
     config: Config,
     opened: Arc<AtomicUsize>,
+    /// Connections that are open.
+    open: tokio::sync::watch::Sender<usize>,
     /// Ends all connections.
     end: tokio::sync::watch::Sender<()>,
     _task: AbortOnDropHandle<()>,
@@ -52,23 +54,26 @@ impl TlsServer {
         let mut config = Config::new(format!("https://{}", listener.local_addr().unwrap()).parse().unwrap());
         config.root_cert = Some(vec![made.cert.der().to_vec()]);
         let opened = Arc::new(AtomicUsize::new(0));
+        let (open, _) = tokio::sync::watch::channel(0);
         let (end, ended) = tokio::sync::watch::channel(());
-        let (acceptor, count) = (TlsAcceptor::from(Arc::new(tls)), Arc::clone(&opened));
+        let (acceptor, count, now) = (TlsAcceptor::from(Arc::new(tls)), Arc::clone(&opened), open.clone());
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, mut ended) = (acceptor.clone(), ended.clone());
+                now.send_modify(|open| *open += 1);
+                let (acceptor, mut ended, now) = (acceptor.clone(), ended.clone(), now.clone());
                 connections.spawn(async move {
                     ended.mark_unchanged();
                     tokio::select! {
                         () = serve(acceptor, tcp) => {}
                         _ = ended.changed() => {}
                     }
+                    now.send_modify(|open| *open -= 1);
                 });
             }
         });
-        Self { config, opened, end, _task: AbortOnDropHandle::new(task) }
+        Self { config, opened, open, end, _task: AbortOnDropHandle::new(task) }
     }
 
     fn client(&self) -> Client {
@@ -146,6 +151,16 @@ async fn requests_share_a_connection_and_none_waits_for_the_end_of_a_watch() {
     let many = in_time(join_all((0..STREAMS).map(|_| version(&client)))).await;
     assert!(many.iter().all(Result::is_ok), "{many:?}");
     assert_eq!(server.opened(), 3);
+}
+
+/// A server that never closes a connection keeps none of a burst.
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed() {
+    let server = TlsServer::start(&["http/1.1"]).await;
+    let client = transport_with(server.config.clone(), Duration::from_millis(10)).unwrap();
+    let many = in_time(join_all((0..STREAMS).map(|_| version(&client)))).await;
+    assert!(many.iter().all(Result::is_ok), "{many:?}");
+    in_time(server.open.subscribe().wait_for(|open| *open == 0)).await.unwrap();
 }
 
 #[tokio::test]
