@@ -479,7 +479,7 @@ mod tests {
         })
     }
 
-    /// An unknown switch is no reason to call a namespace parked, and without a fleet, or without a shoot, there is none.
+    /// Only the shoots of a fleet have this switch, and an unknown one parks no namespace.
     #[rstest::rstest]
     #[case::off(MEMBER, "shoot", scaled(0), Some(ParkCause::NoReplicas))]
     #[case::on(MEMBER, "shoot", scaled(1), None)]
