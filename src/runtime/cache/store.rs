@@ -37,7 +37,7 @@ pub(super) struct CacheStore<K: CacheableKind> {
     doubtful: HashSet<Key>,
     /// How many lists have begun.
     listing: u64,
-    listed: Vec<ListedObject<K>>,
+    listed: Vec<ReceivedObject<K>>,
     /// The version of the last live read of all objects. An object of this version or an older one that was not read is
     /// deleted, even if a slow watch still delivers it.
     read_at: Option<u64>,
@@ -51,19 +51,29 @@ pub(super) struct CacheStore<K: CacheableKind> {
     is_list_refused: bool,
 }
 
-/// An object of a list. It is behind a pointer: a list of whole objects would be copied while it grows, and leave megabytes unused.
-enum ListedObject<K> {
-    /// Decoded. If it is stored in this version, the stored object: the list has no second copy of it.
+/// An object as a list, a watch or a read delivers it. It is behind a pointer: a list of whole objects would be copied while it grows,
+/// and leave megabytes unused.
+enum ReceivedObject<K> {
+    /// Decoded. Of a list, it is the stored object if the version is the same: the list has no second copy.
     Readable(Arc<K>),
     /// Not decodable.
     Unreadable { metadata: Box<ObjectMeta>, error: String },
 }
 
-impl<K: CacheableKind> ListedObject<K> {
+impl<K: CacheableKind> ReceivedObject<K> {
     fn meta(&self) -> &ObjectMeta {
         match self {
             Self::Readable(object) => object.meta(),
             Self::Unreadable { metadata, .. } => metadata,
+        }
+    }
+}
+
+impl<K> From<GuardedObject<K>> for ReceivedObject<K> {
+    fn from(object: GuardedObject<K>) -> Self {
+        match object {
+            GuardedObject::Readable(object) => Self::Readable(Arc::new(object)),
+            GuardedObject::Unreadable { metadata, error } => Self::Unreadable { metadata, error },
         }
     }
 }
@@ -174,11 +184,7 @@ impl<K: CacheableKind> CacheStore<K> {
         }
         let held = self.objects.get(&Key::from_meta(object.meta()));
         let held = held.filter(|held| is_same_state(held.meta(), object.meta()));
-        self.listed.push(match (held, object) {
-            (Some(held), _) => ListedObject::Readable(Arc::clone(held)),
-            (None, GuardedObject::Readable(object)) => ListedObject::Readable(Arc::new(object)),
-            (None, GuardedObject::Unreadable { metadata, error }) => ListedObject::Unreadable { metadata, error },
-        });
+        self.listed.push(held.cloned().map_or_else(|| object.into(), ReceivedObject::Readable));
         Ok(())
     }
 
@@ -199,15 +205,12 @@ impl<K: CacheableKind> CacheStore<K> {
                 self.gone.revive(object.meta().uid.as_deref().unwrap_or_default(), self.listing);
             }
             self.unconfirmed.remove(&key);
-            changes.extend(match object {
-                ListedObject::Readable(object) => self.hold(object, rule),
-                ListedObject::Unreadable { metadata, error } => self.set_aside(*metadata, error, rule),
-            });
+            changes.extend(self.put(object, rule));
         }
         changes
     }
 
-    fn remove_unlisted(&mut self, listed: &[ListedObject<K>]) -> Vec<ObjectChange<K>> {
+    fn remove_unlisted(&mut self, listed: &[ReceivedObject<K>]) -> Vec<ObjectChange<K>> {
         let uids: HashSet<&str> = listed.iter().filter_map(|object| object.meta().uid.as_deref()).collect();
         let (doubtful, unlisted): (Vec<_>, Vec<_>) = self
             .held()
@@ -231,7 +234,7 @@ impl<K: CacheableKind> CacheStore<K> {
         let key = Key::from_meta(object.meta());
         self.unconfirmed.remove(&key);
         self.doubtful.remove(&key);
-        self.put(object, FreshnessRule::Newer)
+        self.put(object.into(), FreshnessRule::Newer)
     }
 
     /// Begins a live read of all objects: an object that is stored now and is not read is deleted.
@@ -272,7 +275,7 @@ impl<K: CacheableKind> CacheStore<K> {
     /// One object of a live read, which may be older than the stored one.
     pub fn read(&mut self, object: GuardedObject<K>) -> Option<ObjectChange<K>> {
         let key = Key::from_meta(object.meta());
-        let change = self.put(object, FreshnessRule::Newer)?;
+        let change = self.put(object.into(), FreshnessRule::Newer)?;
         self.unconfirmed.insert(key, self.listing);
         Some(change)
     }
@@ -310,10 +313,10 @@ impl<K: CacheableKind> CacheStore<K> {
         })
     }
 
-    fn put(&mut self, object: GuardedObject<K>, rule: FreshnessRule) -> Option<ObjectChange<K>> {
+    fn put(&mut self, object: ReceivedObject<K>, rule: FreshnessRule) -> Option<ObjectChange<K>> {
         match object {
-            GuardedObject::Readable(object) => self.hold(Arc::new(object), rule),
-            GuardedObject::Unreadable { metadata, error } => self.set_aside(*metadata, error, rule),
+            ReceivedObject::Readable(object) => self.hold(object, rule),
+            ReceivedObject::Unreadable { metadata, error } => self.set_aside(*metadata, error, rule),
         }
     }
 
@@ -453,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_list_needs_little_memory_besides_its_objects() {
-        let (listed, object) = (size_of::<ListedObject<Node>>(), size_of::<Node>());
+        let (listed, object) = (size_of::<ReceivedObject<Node>>(), size_of::<Node>());
         assert!(listed * 10 < object, "{listed} of {object}");
     }
 
