@@ -177,10 +177,8 @@ fn owner(holder: &str, is_own: IsOwn) -> String {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
-
     use super::*;
-    use crate::manager::ManagerFreeze;
+    use crate::{manager::ManagerFreeze, testing::held_lease};
 
     const OWN: &str = "mcm-1_0123456789abcdef0123456789abcdef";
 
@@ -193,16 +191,7 @@ mod tests {
     }
 
     fn lease(name: &str, holder: &str, renewed: i64) -> ManagerLease {
-        ManagerLease {
-            lease: name.to_owned(),
-            role: "machines".to_owned(),
-            holder: holder.to_owned(),
-            renewed: Some(at(renewed)),
-            lasts: SignedDuration::from_secs(15),
-            exists: true,
-            frozen: None,
-            parked: None,
-        }
+        held_lease(name, "machines", holder, at(renewed))
     }
 
     fn both(renewed: i64) -> Vec<ManagerLease> {

@@ -159,22 +159,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::at;
+    use crate::testing::{at, held_lease};
 
     const HOLDER: &str = "pod@mcm-system/mcm-fleet-one-0000000a_0123456789abcdef0123456789abcdef";
 
     /// A claim of the replica that was renewed at second 0, with the membership of a holder that was renewed at second 240.
     fn claim(membership: Option<&str>) -> ManagerLease {
-        let mut claim = ManagerLease {
-            lease: "machine-controller".to_owned(),
-            role: "machines".to_owned(),
-            holder: HOLDER.to_owned(),
-            renewed: Some(at(0)),
-            lasts: SignedDuration::from_secs(900),
-            exists: true,
-            frozen: None,
-            parked: None,
-        };
+        let held = held_lease("machine-controller", "machines", HOLDER, at(0));
+        let mut claim = ManagerLease { lasts: SignedDuration::from_secs(900), ..held };
         let lease = membership.map(|holder| {
             let renewed = format!("{:.6}", at(240));
             let spec = json!({"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15});

@@ -27,6 +27,20 @@ pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
+/// A Lease of a manager that renews it every few seconds, last at a time.
+pub fn held_lease(lease: &str, role: &str, holder: &str, renewed: Timestamp) -> ManagerLease {
+    ManagerLease {
+        lease: lease.to_owned(),
+        role: role.to_owned(),
+        holder: holder.to_owned(),
+        renewed: Some(renewed),
+        lasts: SignedDuration::from_secs(15),
+        exists: true,
+        frozen: None,
+        parked: None,
+    }
+}
+
 pub fn object<T: serde::de::DeserializeOwned + ResourceExt>(
     kind: &str,
     name: &str,
@@ -137,16 +151,7 @@ pub fn pool(replicas: i32, machines: Vec<(String, Machine)>) -> NamespaceFacts {
         let plans = names.into_iter().map(|name| (name.clone(), preview(kind, name, &[], &[])));
         (kind, plans.collect::<ByName<PlanPreview>>())
     };
-    let manager = |role: &str| ManagerLease {
-        lease: format!("lease-of-{role}"),
-        role: role.to_owned(),
-        holder: "mcm-0".to_owned(),
-        renewed: Some(at(NOW - 2)),
-        lasts: SignedDuration::from_secs(15),
-        exists: true,
-        frozen: None,
-        parked: None,
-    };
+    let manager = |role: &str| held_lease(&format!("lease-of-{role}"), role, "mcm-0", at(NOW - 2));
     NamespaceFacts {
         now: at(NOW),
         namespace: "demo".to_owned(),

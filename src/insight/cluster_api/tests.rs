@@ -1,4 +1,3 @@
-use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -14,9 +13,9 @@ use super::{
 };
 use crate::{
     report,
-    story::{ManagerLease, NamespaceFacts, ObjectAnswer, ObjectVerdict},
+    story::{NamespaceFacts, ObjectAnswer, ObjectVerdict},
     terminal::TerminalLook,
-    testing::{at, of_machine_pool, pool},
+    testing::{at, held_lease, of_machine_pool, pool},
 };
 use mcm_api::reasons::ProviderReason;
 use mcm_rules::plan::{WaitKind, cause::WaitCause, guide::RemedyDanger};
@@ -347,16 +346,8 @@ fn the_provider_is_a_suspect_if_an_mcm_machine_is_not_deleted_with_its_machine(
     let mut all = healthy();
     deleted(&mut all, "InternalError", "Failed to delete MCMMachine, please check controller logs for errors");
     let (facts, mut objects) = (nothing(), read(all));
-    objects.provider = Some(ManagerLease {
-        lease: "controller-leader-election-capmcm".to_owned(),
-        role: "provider".to_owned(),
-        holder: "mcm-0".to_owned(),
-        renewed: Some(at(renewed)),
-        lasts: SignedDuration::from_secs(15),
-        exists: true,
-        frozen: None,
-        parked: None,
-    });
+    let lease = "controller-leader-election-capmcm";
+    objects.provider = Some(held_lease(lease, "provider", "mcm-0", at(renewed)));
     let answer = CapiFacts { facts: &facts, objects: &objects }.answer(Kind::Machine, WORKER).unwrap();
     let texts: Vec<&str> = answer.waits.iter().map(|wait| wait.text.as_str()).collect();
     let first = format!("the deletion of MCMMachine {WORKER}, whose provider may not run: Failed to delete MCMMachine");

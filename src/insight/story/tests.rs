@@ -1,4 +1,3 @@
-use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -60,16 +59,7 @@ fn preview(
 }
 
 fn manager(role: &str, renewed: i64) -> ManagerLease {
-    ManagerLease {
-        lease: format!("lease-of-{role}"),
-        role: role.to_owned(),
-        holder: "mcm-0".to_owned(),
-        renewed: Some(at(renewed)),
-        lasts: SignedDuration::from_secs(15),
-        exists: true,
-        frozen: None,
-        parked: None,
-    }
+    testing::held_lease(&format!("lease-of-{role}"), role, "mcm-0", at(renewed))
 }
 
 fn one<T>(name: &str, object: T) -> ByName<T> {

@@ -43,20 +43,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use mcm_insight::testing::held_lease;
 
     const HOLDER: &str = "pod@mcm-system/mcm-fleet-one-0000000a_0123456789abcdef0123456789abcdef";
 
     fn shown(holder: &str) -> Option<String> {
-        let mut claim = ManagerLease {
-            lease: "machine-controller".to_owned(),
-            role: "machines".to_owned(),
-            holder: holder.to_owned(),
-            renewed: Some("2026-01-01T00:00:00Z".parse().unwrap()),
-            lasts: SignedDuration::from_secs(900),
-            exists: true,
-            frozen: None,
-            parked: None,
-        };
+        let renewed = "2026-01-01T00:00:00Z".parse().unwrap();
+        let held = held_lease("machine-controller", "machines", holder, renewed);
+        let mut claim = ManagerLease { lasts: SignedDuration::from_secs(900), ..held };
         let spec =
             json!({"holderIdentity": HOLDER, "renewTime": "2026-01-01T00:04:00.000000Z", "leaseDurationSeconds": 15});
         let lease = json!({"metadata": {"name": "mcm-fleet-one-0000000a", "namespace": "mcm-system"}, "spec": spec});

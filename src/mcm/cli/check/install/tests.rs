@@ -3,7 +3,10 @@ use rstest::rstest;
 use super::*;
 use crate::cli::check::finding::{CheckLevel, exit};
 use crate::cli::exit::CommandExit;
-use mcm_insight::manager::{ManagerFreeze, ManagerPark};
+use mcm_insight::{
+    manager::{ManagerFreeze, ManagerPark},
+    testing::held_lease,
+};
 use mcm_runtime::engaged::switch::ParkCause;
 
 fn server(skew: Option<i64>) -> ServerFacts {
@@ -101,16 +104,7 @@ fn a_secret_that_may_not_be_read_is_named_once() {
 }
 
 fn manager(renewed: i64) -> ManagerLease {
-    ManagerLease {
-        lease: "machine-controller".to_owned(),
-        role: "machines".to_owned(),
-        holder: "mcm-0".to_owned(),
-        renewed: Some(Timestamp::from_second(renewed).unwrap()),
-        lasts: SignedDuration::from_secs(15),
-        exists: true,
-        frozen: None,
-        parked: None,
-    }
+    held_lease("machine-controller", "machines", "mcm-0", Timestamp::from_second(renewed).unwrap())
 }
 
 fn frozen_manager() -> ManagerLease {

@@ -1,4 +1,3 @@
-use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -10,7 +9,7 @@ use crate::{
         check::{finding::CheckLevel, report},
     },
 };
-use mcm_insight::{story::ManagerLease, terminal::TerminalLook};
+use mcm_insight::{story::ManagerLease, terminal::TerminalLook, testing::held_lease};
 
 /// The Deployment as Gardener makes it.
 fn gardener() -> Value {
@@ -124,16 +123,7 @@ fn pods_that_overlap_need_leader_election(#[case] flag: &str, #[case] strategy: 
 }
 
 fn manager(holder: &str, renewed: i64) -> ManagerLease {
-    ManagerLease {
-        lease: "machine-controller".to_owned(),
-        role: "machines".to_owned(),
-        holder: holder.to_owned(),
-        renewed: Some(Timestamp::from_second(renewed).unwrap()),
-        lasts: SignedDuration::from_secs(15),
-        exists: true,
-        frozen: None,
-        parked: None,
-    }
+    held_lease("machine-controller", "machines", holder, Timestamp::from_second(renewed).unwrap())
 }
 
 #[rstest]
