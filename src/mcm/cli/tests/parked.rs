@@ -9,6 +9,7 @@ use super::{
     super::exit::CommandExit,
     readers::ClusterState,
     rights::{run, serve},
+    situations::joined,
     stage::{NAMESPACE, PoolStage, meta, play, pool},
 };
 use mcm_controllers::{MACHINES, SETS};
@@ -58,11 +59,6 @@ fn answers<const N: usize>(holder: &str, unread: Option<&'static Kind>, lines: [
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (_server, kubeconfig) = runtime.block_on(serve(folder.path(), &state, unread));
     lines.map(|line| runtime.block_on(run(line, &kubeconfig)))
-}
-
-/// The words in one line.
-fn joined(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]

@@ -178,7 +178,7 @@ async fn act(stage: &PoolStage, acts: &[Act]) {
 }
 
 /// The words in one line.
-fn joined(text: &str) -> String {
+pub(super) fn joined(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
