@@ -182,8 +182,7 @@ impl<'a> FleetSoak<'a> {
         fit: BTreeMap<usize, FleetReplica>,
         plan: SoakPlan,
     ) -> Self {
-        let pool = DesiredPool { replicas: plan.machines, class: "small" };
-        let desired = planes.namespaces.iter().map(|namespace| (namespace.clone(), pool)).collect();
+        let desired = DesiredPool { replicas: plan.machines, class: "small" }.in_each(&planes.namespaces);
         let (struck, offsets, bag, figures) = Default::default();
         Self { run, planes, pools, plan, fit, struck, offsets, bag, desired, figures }
     }

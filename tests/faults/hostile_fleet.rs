@@ -1,7 +1,7 @@
 //! Target clusters that are dead, slow or send without end do not delay the machines of the other control planes of a process.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::PathBuf,
     time::{Duration, Instant},
@@ -204,9 +204,7 @@ impl CreationBench<'_> {
     }
 
     async fn settle(&self, replicas: usize) {
-        let pool = DesiredPool { replicas, class: "small" };
-        let desired: BTreeMap<String, DesiredPool> =
-            self.polite.iter().map(|namespace| (namespace.clone(), pool)).collect();
+        let desired = DesiredPool { replicas, class: "small" }.in_each(self.polite);
         self.pools.settled(self.run, &desired).await;
     }
 }

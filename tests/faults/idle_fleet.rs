@@ -15,7 +15,6 @@ use crate::{
     support::{
         fleet::{FleetPlanes, FleetServer, replica::FleetReplica},
         wait,
-        world::Manager,
     },
 };
 
@@ -129,9 +128,7 @@ struct FleetReading {
 impl IdleRun<'_> {
     /// Waits until all machines run, and the replicas share the control planes.
     async fn settle(&self, pools: &PoolWatch, replicas: &[FleetReplica]) {
-        let pool = DesiredPool { replicas: self.plan.machines, class: "small" };
-        let desired: BTreeMap<String, DesiredPool> =
-            self.planes.namespaces.iter().map(|namespace| (namespace.clone(), pool)).collect();
+        let desired = DesiredPool { replicas: self.plan.machines, class: "small" }.in_each(&self.planes.namespaces);
         let took = pools.settled(self.run, &desired).await;
         self.run.measured("until all machines ran", took.as_secs_f64(), "s");
         self.until_shared(replicas).await;
@@ -143,7 +140,7 @@ impl IdleRun<'_> {
         wait::until_within(LIMIT, "the replicas to share the control planes", async || {
             let mut led = 0.0;
             for replica in replicas {
-                let text = metrics_of(&replica.manager).await?;
+                let text = meter::metrics_of(&replica.manager).await?;
                 let in_state =
                     |state: &str| meter::sum_of(&text, "mcm_fleet_namespaces", &format!("state=\"{state}\""));
                 let members = meter::sum_of(&text, "mcm_fleet_members", "");
@@ -243,7 +240,7 @@ impl IdleRun<'_> {
         wait::until_within(LIMIT, "the new processes to plan the machines", async || {
             let mut planned = 0.0;
             for replica in &*replicas {
-                planned += machines_planned(&metrics_of(&replica.manager).await?);
+                planned += machines_planned(&meter::metrics_of(&replica.manager).await?);
             }
             (planned >= wanted).then_some(())
         })
@@ -264,11 +261,6 @@ async fn end(replicas: &mut [FleetReplica]) {
         let status = replica.manager.program.ended().await;
         assert!(status.success(), "{} ended with {status}", replica.account);
     }
-}
-
-/// The metrics of a process; `None` while it does not serve them.
-async fn metrics_of(manager: &Manager) -> Option<String> {
-    reqwest::get(format!("{}/metrics", manager.url)).await.ok()?.text().await.ok()
 }
 
 /// The machines that a process leads and has planned. It may have planned others before it handed them over, so the reconciles count

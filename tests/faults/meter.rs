@@ -119,6 +119,11 @@ pub async fn check_clock(run: &Run, manager: &Manager, offset: i64) {
     run.check("clock: error of the shown skew", error, "s", Bound::AtMost(60.0));
 }
 
+/// The metrics of a process; `None` while it does not serve them.
+pub async fn metrics_of(manager: &Manager) -> Option<String> {
+    reqwest::get(format!("{}/metrics", manager.url)).await.ok()?.text().await.ok()
+}
+
 /// The sum of a family of a manager's metrics, of those samples that have a text in their labels.
 pub async fn metric(manager: &Manager, family: &str, with: &str) -> f64 {
     let (_, text) = manager.get("/metrics").await;

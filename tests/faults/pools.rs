@@ -33,6 +33,13 @@ pub struct DesiredPool {
     pub class: &'static str,
 }
 
+impl DesiredPool {
+    /// This pool in each namespace.
+    pub fn in_each(self, namespaces: &[String]) -> BTreeMap<String, Self> {
+        namespaces.iter().map(|namespace| (namespace.clone(), self)).collect()
+    }
+}
+
 /// The pools of all control planes, as a watch delivers them.
 pub struct PoolWatch {
     pools: Arc<Mutex<BTreeMap<String, ObservedPool>>>,

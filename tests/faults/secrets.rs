@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use crate::{
+    meter,
     run::{Bound, Run},
     stage::Stage,
     support::{
@@ -86,8 +87,8 @@ impl Markers {
             }
         }
         for (at, manager) in managers.iter().enumerate() {
-            if let Ok(answer) = reqwest::get(format!("{}/metrics", manager.url)).await {
-                search(format!("metrics of manager {at}"), &answer.text().await.unwrap_or_default());
+            if let Some(metrics) = meter::metrics_of(manager).await {
+                search(format!("metrics of manager {at}"), &metrics);
             }
         }
         for (cluster, client) in [("control", &world.client), ("target", &world.target)] {

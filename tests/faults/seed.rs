@@ -194,8 +194,7 @@ impl<'a> SeedRun<'a> {
         replica: &'a FleetReplica,
         go: GoPrograms,
     ) -> Self {
-        let pool = DesiredPool { replicas: plan.machines, class: "small" };
-        let desired = planes.namespaces.iter().map(|namespace| (namespace.clone(), pool)).collect();
+        let desired = DesiredPool { replicas: plan.machines, class: "small" }.in_each(&planes.namespaces);
         let explained = planes.namespaces.iter().map(|namespace| (namespace.clone(), plan.machines)).collect();
         Self { run, plan, planes, shoots, recorder, pools, replica, go, desired, explained }
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use crate::{
+    meter,
     recorder::Recorder,
     run::Run,
     secrets::Markers,
@@ -191,8 +192,7 @@ impl Stage {
 
     /// No plan was refused as a bug.
     async fn flawless(&self, manager: &Manager) {
-        let Ok(answer) = reqwest::get(format!("{}/metrics", manager.url)).await else { return };
-        let text = answer.text().await.unwrap_or_default();
+        let Some(text) = meter::metrics_of(manager).await else { return };
         let flawed: Vec<&str> = text.lines().filter(|line| line.starts_with("mcm_plans_flawed_total")).collect();
         self.run.none("plans that were bugs", &flawed);
     }
